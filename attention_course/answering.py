@@ -72,23 +72,23 @@ def draw_sheet(rng: random.Random, answered: float = 0.4) -> str:
     return " ".join([story.fact, *map(ask, story.order)]) + "\n"
 
 
-def draw_block(rng: random.Random, T: int = 129) -> Int[Tensor, " T"]:
+def draw_block(rng: random.Random, answered: float = 0.4, T: int = 129) -> Int[Tensor, " T"]:
     """Draw T ids of text: up to 24 empty lines, so that it has seen padded prompts, and sheets."""
     text = "\n" * (1 + int(rng.random() * 24))
     while len(text) < T:
-        text += draw_sheet(rng)
+        text += draw_sheet(rng, answered)
     return TOKENIZER.encode(text[:T])
 
 
-def train_base(steps: int = 1000, seed: int = 0) -> GPT:
-    """Train a GPT on sheets of exercises, in about half a minute: the base model."""
+def train_base(steps: int = 1000, seed: int = 0, answered: float = 0.4) -> GPT:
+    """Train a GPT on sheets of exercises, in about a minute: the base model."""
     check_sizes("train_base", 1, steps=steps)
     torch.manual_seed(seed)
     model, rng = GPT(GPTConfig(TOKENIZER.vocab_size)), random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=8e-3, betas=(0.9, 0.95), weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 8e-3, steps, 0.06, cycle_momentum=False)
     for _ in range(steps):
-        ids = torch.stack([draw_block(rng) for _ in range(24)])
+        ids = torch.stack([draw_block(rng, answered) for _ in range(24)])
         with autocast("auto", ids.device):
             logits = model(ids[:, :-1])
         loss = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())

@@ -41,12 +41,16 @@ def scores(model) -> dict[str, float]:
     text = (ids != ours.ENDS[0]) & ~is_answer
     with evaluating(model):
         logits = model(ids[:, :-1])
+    kinds = torch.tensor([list(QUESTIONS).index(question.key) for question in HELD_OUT])
     rows = (logits.argmax(-1) == ids[:, 1:]) | ~begun[:, 1:]
     return {
         "greedy": sum(sum(each) for each in hits.values()) / len(HELD_OUT),
         **{key: sum(each) / len(each) for key, each in hits.items()},
         "sampled": ours.accuracy(model, HELD_OUT, 1.0),
         "begun": rows.all(1).float().mean().item(),  # the first letter of the answer is given
+        **{
+            f"begun {key}": rows.all(1)[kinds == at].float().mean().item() for at, key in enumerate(QUESTIONS)
+        },
         "prompts": ours.answer_loss(logits, ids[:, 1:], text[:, 1:]).item(),
     }
 
@@ -113,6 +117,9 @@ def measure(seed: int) -> dict[str, object]:
     tuned = kept["tuned"]
     tuned["answers"] = tune(base)
     tuned["a new model"] = tune(new)
+    blank = ours.train_base(seed=seed, answered=0)
+    kept["blank"] = scores(blank)
+    tuned["blank sheets"] = tune(blank)
     tuned["answers of others"] = tune(base, answer=of_another)
     tuned["with the prompt"] = tune(base, loss_of=of_all)
     tuned["with the prompt, answers heavier"] = tune(base, loss_of=of_all_answers_heavier)

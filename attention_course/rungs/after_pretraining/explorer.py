@@ -109,8 +109,8 @@ def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -
     held = f"On a leash of {leash}" if leash else "Without a leash"
     return (
         f"{held}, from step 1 to steps {steps - EVERY + 1}–{steps}, the reward {change(reward)}, and the "
-        f"share of true answers {change(right)}, {each}. By then an answer is {kl[:, -EVERY:].mean():.2f} "
-        "nats (KL) away from what the model wrote before the first step."
+        f"share of true answers {change(right)}, {each}. By then the models are {kl[:, -EVERY:].mean():.2f} "
+        "nats (KL) per answer away from where they started."
     )
 
 

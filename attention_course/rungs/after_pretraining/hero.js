@@ -61,9 +61,9 @@ function play(stage, { asked, models, questions, moments }) {
     const [, tuned, rewarded] = moments;
     const of = (moment) => `${moment.right} of ${questions}`;
     return [
-      "A base model has read thousands of sheets of exercises. How does it go on here? Press Step.",
-      `On a sheet the next question mostly follows, so the base model writes one. It answers ${of(moments[0])} questions.`,
-      `After ${tuned.steps} steps of fine-tuning on questions with mostly right answers, it gets ${of(tuned)} right. From now on, any answer that names somebody of the story earns a reward.`,
+      "A base model has read thousands of exercise sheets. How does it continue here? Press Step.",
+      `On most sheets another question comes next, so that's what the base model writes. It answers ${of(moments[0])} questions.`,
+      `After ${tuned.steps} steps of fine-tuning on questions with mostly right answers, it gets ${of(tuned)} right. From now on, any answer that names somebody from the story earns a reward.`,
       `In training, ${percent(rewarded.reward)} of its answers now earn the reward, up from ${percent(tuned.reward)}. It says a name whatever you ask, and only ${of(rewarded)} answers are right.`,
     ][step];
   }

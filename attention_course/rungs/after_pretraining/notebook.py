@@ -3,12 +3,12 @@
 #
 # <!--ladder-->
 #
-# **You will build** the loops that turn a model that continues texts into one that answers questions, and a reward that it learns to cheat.
+# **You will build** the loops that turn a model that continues texts into one that answers questions, and a reward that it learns to game.
 #
-# Rung {bigram_to_gpt}'s GPT answered because in its text each question came with its answer. Most texts aren't like that. What happens if you ask a GPT that has read sheets of exercises?
+# The GPT in rung {bigram_to_gpt} answered because every question in its text came with an answer. Most text isn't like that. What happens if you put a question to a GPT that has read exercise sheets?
 
 # %% tags=["hero", "folded"]
-# The opening picture: guess first, then see how it goes on
+# The opening picture: guess first, then see what it writes
 from attention_course.heroes import hero
 
 hero("after_pretraining")
@@ -27,11 +27,11 @@ from attention_course.questions import warm_up
 warm_up("after_pretraining")
 
 # %% [markdown]
-# ![The transformer as a drawing. Nothing in it changes in this rung; highlighted are the logits, which it trains on other targets.](images/transformer_after_pretraining.svg)
+# ![The transformer as a drawing. This rung changes nothing in it, but trains the highlighted logits on other targets.](images/transformer_after_pretraining.svg)
 #
 # ## It can, but it doesn't
 #
-# Each line of its text is a sheet, with a fact and three questions. On four of ten sheets somebody has filled in the answers.
+# Each line of the training text is one sheet, with a fact and three questions. On four sheets in ten, somebody has filled in the answers.
 
 # %% tags=["folded"]
 # Imports
@@ -101,9 +101,9 @@ show(base)
 ask("none_of_300")
 
 # %% [markdown]
-# It answers nothing, because it predicts what usually comes next, and on most sheets that's another question. A model that has only been pretrained is called a **base model**. It doesn't answer you, it continues your text.
+# It answers none of the questions, because it predicts what usually comes next, and on most sheets that's another question. A model that has only been pretrained is called a **base model**. Instead of answering you, it continues your text.
 #
-# Does it know the answer? You can find out by starting the answer yourself. Run the cell, then put in other questions and other first letters.
+# But does it know the answer? You can find out by starting the answer yourself. Run the cell, then try other questions and other first letters.
 
 # %% tags=["do", "nbval-ignore-output"]
 def go_on(model, text):
@@ -115,7 +115,7 @@ def go_on(model, text):
 go_on(base, "Kind Tom gave poor Ben a kite at the barn. Who got it? P")
 
 # %% tags=["folded", "name:base"]
-# Measured beforehand: five base models, each from another seed
+# Measured beforehand: five base models, each from a different seed
 assert not any(scores("base", "greedy"))
 alone = spread("base", "greedy")
 begun = spread("base", "begun")
@@ -126,11 +126,11 @@ print(f"right, first letter given: {begun}")
 print(f"right, sampled:            {sampled}")
 
 # %% [markdown]
-# We trained five such models, and each of them answers 0<!--given--> of the 300 questions on its own. With the first letter given they get {{begun}} right. So the skill is there, and what's missing is the habit of using it. Even the habit isn't quite missing. If you sample instead of taking the likeliest letter, the share is {{sampled}}, because on some sheets the answer did come next.
+# We trained five such models, and on its own each of them answers 0<!--given--> of the 300 questions. Given the first letter, they score {{begun}}. So the skill is there, and what's missing is the habit of using it. Even the habit isn't missing entirely, because on some sheets the answer did come next. If you sample instead of taking the likeliest letter, they score {{sampled}}.
 #
 # ## Show it what you want
 #
-# So show it. **Supervised fine-tuning**, or SFT, trains the same model a little longer, on examples of what you want, here on questions with their answers. Each example is one row with two parts.
+# So let's show it. **Supervised fine-tuning**, or SFT, trains the same model a little longer, on examples of what you want, here on questions with their answers. Each example is one row, a prompt and its answer.
 
 # %% tags=["nbval-ignore-output", "name:rows"]
 three = draw_questions(random.Random(1), 3)
@@ -144,7 +144,7 @@ for row, mask in zip(ids, is_answer):
 ask("what_the_prompt_teaches")
 
 # %% [markdown]
-# The usual choice is to leave the prompt out of the loss, because you'll always write it yourself. Its letters are still read, and the answer attends to them. But they aren't targets. For such places PyTorch's cross-entropy has a special target, `ignore_index`, which it leaves out of the mean.
+# The usual choice is to leave the prompt out of the loss, because you'll always write it yourself. Its letters are still read, and the answer attends to them, but they aren't targets. For such positions PyTorch's cross-entropy has a special target, `ignore_index`, which it leaves out of the mean.
 
 # %% tags=["folded"]
 # Fill in: the loss of the answers alone
@@ -161,7 +161,7 @@ def answer_loss(logits, targets, is_answer):
 
 
 # %% [markdown]
-# The rest is the loop that you know, with 32 questions in each step.
+# The rest is the training loop you know, with 32 questions per step.
 
 
 # %%
@@ -197,7 +197,7 @@ assert accuracy(base, exam) < 0.05
 assert accuracy(tuned, exam) > 0.6
 
 # %% [markdown]
-# Look at the last line. Ten steps took about a second, and a model that answered nothing now answers most of your questions. Did it learn to look things up in ten steps? Try fewer steps, then look at two controls. One is a new GPT that never read a sheet, and it gets the same ten steps. The other is the base model, tuned on the answers to *other* people's stories.
+# Look at the last line. Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try fewer steps, then look at two controls. One is a new GPT that has never read a sheet and gets the same ten steps. The other is the base model, tuned on answers that belong to *other* stories.
 
 # %% tags=["folded", "name:controls"]
 # Measured beforehand: ten steps, and what they do without the skill
@@ -210,11 +210,11 @@ print(f"base model, answers of others:    {others_tuned}")
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPT gets {{new_tuned}} right, so ten steps can't teach the skill. (After 120<!--given--> steps it has learned it.) The model that saw other people's answers has learned the form, a “Poor” and a name, but only {{others_tuned}} of its answers are right. True answers bring {{base_tuned}}. So ten steps of fine-tuning bring out what pretraining has put in. Zhou et al. (2023) suspect the same of large models, after tuning one on a thousand good answers.
+# The new GPT scores {{new_tuned}}, so ten steps can't teach the skill (although 120<!--given--> steps can). The model that saw the answers to other stories has learned the form, a “Poor” and a name, but it scores only {{others_tuned}}. With true answers, the base model scores {{base_tuned}}. So what ten steps of fine-tuning do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
 # ### More: does it matter that the prompt is left out?
 #
-# You can measure it. We tuned the same five models on all letters, and once more with half of the loss on the answers, because the 14 columns of an answer are few beside the 56 of the prompt.
+# Let's measure it. We tuned the same five models on all letters, and then again with the answers making up half of the loss, because otherwise the prompt's 56 columns swamp the answer's 14.
 
 # %% tags=["folded", "name:prompts"]
 # Measured beforehand: with the prompt in the loss, and without it
@@ -233,21 +233,21 @@ for way, better in zip(ways, (1, 5, 5)):
     assert sum(a < b for a, b in zip(after, before)) == better
 
 # %% [markdown]
-# After ten steps all three ways answer equally well. After 120<!--given--> steps four of the five models answer nearly everything in all three ways. The fifth gets {{fifth[0]:.2f}} without the prompt, {{fifth[1]:.2f}} with it, and {{fifth[2]:.2f}} when the answers weigh more. That would fit the story that the prompt distracts, but a single model is no evidence.
+# After ten steps all three ways give equally good answers. After 120<!--given--> steps, four of the five models get nearly everything right, whichever way we tuned them. The fifth gets {{fifth[0]:.2f}} without the prompt, {{fifth[1]:.2f}} with it, and {{fifth[2]:.2f}} when the answers weigh more. That would fit the idea that the prompt is a distraction, but one model isn't evidence.
 #
-# The prompts themselves are clearer. With the prompt in the loss, the model gets better at writing prompts, in all five models. Without it, four of the five get worse at it. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
+# For the prompts themselves, the result is clearer. With the prompt in the loss, all five models get better at writing prompts, and without it, four of the five get worse. Shi et al. (2024) found that with long prompts, short answers and few examples, counting the prompt can even help the answers, so try both.
 #
 # ### More: padding, and the token that ends an answer
 #
 # Rows in a batch have to be equally long, so the short ones are padded. We pad with newlines, on the left of the prompt and after the answer, and none of them is a target.
 #
-# Which targets count is decided here by their place. Many programs decide by the token instead, and leave out every padding token. That's fine as long as no real token has the same id. But many tokenizers come without a padding token, and then people reuse the token that ends a text. Now leaving out the padding also leaves out the end of each answer, so the model never learns to stop. In our rows the full stop ends an answer, it's a target, and the padding is something else.
+# Here it's a target's position that decides whether it counts. Many programs go by the token instead, and leave out every padding token. That's fine as long as no real token has the same id. But many tokenizers come without a padding token, and then people reuse the token that ends a text. Now leaving out the padding also leaves out the end of each answer, so the model never learns to stop. In our rows the full stop that ends an answer is a target, and the padding is a different character.
 #
 # ## Two thin matrices
 #
-# Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. That's nothing here, but a model of 70 billion parameters fills 140 GB in 16 bits, and AdamW keeps two more numbers for each of them. Then you'd need another 140 GB for every task.
+# Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70 billion parameters fills 140 GB in 16 bits, and AdamW keeps two more numbers for each of them. On top of that, every task you tune for takes another 140 GB.
 #
-# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256 × 64, then with rank 1 B is a column of 256 numbers and A a row of 64. At first B is 0, so the model is still the old one.
+# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256 × 64 and the rank is 1, then B is a column of 256 numbers and A a row of 64. B starts at 0, so at first you still have the old model.
 
 # %% tags=["folded"]
 # Question
@@ -276,7 +276,7 @@ def add_lora(model, rank):
 
 
 # %% [markdown]
-# `register_parametrization` puts such a module behind a parameter, so that whoever asks for `layer.weight` gets W + B A. Only A and B get a gradient. Try rank 4, and compare.
+# `register_parametrization` puts such a module behind a parameter, so that any code that asks for `layer.weight` gets W + B A. Only A and B get a gradient. Try rank 4, and compare.
 
 # %% tags=["do", "nbval-ignore-output"]
 thin = copy.deepcopy(base)
@@ -293,13 +293,13 @@ for way in ("rank 1", "rank 2", "rank 4", "answers"):
     print(f"{way:8} {spread(way, 'greedy', steps=10)}")
 
 # %% [markdown]
-# Rank 1 gets {{rank_1}} right and all parameters get {{base_tuned}}, so here two thin matrices are enough to bring the skill out. (Each has its own learning rate. The thin matrices need a larger one.)
+# Rank 1 scores {{rank_1}}, and tuning all parameters {{base_tuned}}, so here two thin matrices are enough to bring the skill out. (The learning rates differ, because the thin matrices need a larger one.)
 #
 # ### More: what LoRA is good for, and how it's merged
 #
-# An optimizer keeps two numbers for each parameter that learns, so with LoRA most of them are saved, and each task needs only its thin matrices as a file. The forward and the backward pass still go through all of W, so a step isn't much faster.
+# AdamW keeps two numbers for each parameter that learns, so LoRA saves most of that memory, and all you store for each task is a file with its thin matrices. The forward and the backward pass still go through all of W, so a step isn't much faster.
 #
-# Hu et al. also multiply the product by a fixed number, α / rank, so that the learning rate needn't change with the rank. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. When the training is over, the product can be added to W once and for all, and then the model has its old size and speed. All three give the same outputs.
+# Hu et al. also multiply the product by a fixed number, α / rank, so that the learning rate needn't change with the rank. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. All three ways give the same outputs.
 
 # %% tags=["proof"]
 x = torch.randn(5, 64)
@@ -316,7 +316,7 @@ torch.testing.assert_close(layer(x), beside, atol=1e-4, rtol=1e-4)
 # %% [markdown]
 # ## No answers, only a verdict
 #
-# Suppose that nobody has written the answers down, but you can tell whether one is right. That's often so. A program passes its tests or doesn't, and a sum is right or wrong. A **reward** is a number for an answer, and training on rewards is **reinforcement learning**.
+# Suppose that nobody has written the answers down, but you can tell whether one is right. Often you can, because a program passes its tests or doesn't, and a sum is right or wrong. A **reward** is a number that grades an answer, and training on rewards is called **reinforcement learning**.
 
 
 # %%
@@ -325,7 +325,7 @@ def right(question, answer):
 
 
 # %% [markdown]
-# You can't take the gradient of `right`, because it isn't made of tensors. But you can let the model write, see what got a reward, and make that likelier. How much likelier? Let it answer the same question eight times, sampled. An answer that did better than the other seven should become likelier, and one that did worse, less likely. That difference is the **advantage**, here measured in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below, until an answer that's right gets an advantage of less than 1.
+# You can't take the gradient of `right`, because it isn't made of tensors. But you can let the model write, see which answers earn a reward, and make those likelier. How much likelier? Sample eight answers to the same question. An answer that beat the group's mean should become likelier, and one that fell short of it, less likely. Its distance from the mean is the **advantage**, measured here in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below until a right answer gets an advantage of less than 1.
 
 
 # %% tags=["do"]
@@ -350,7 +350,7 @@ def policy_loss(log_p, advantage, written):
 
 
 # %% [markdown]
-# Then the loop. The model writes 64 answers, 8 to each of 8 questions. They get their rewards and advantages, and it takes one step. (You'll need `reference` and `kl_weight` further down. At 0 they change nothing.)
+# Now for the loop. The model writes 64 answers, 8 to each of 8 questions, then we turn their rewards into advantages and take one step. (You'll need `reference` and `kl_weight` further down. While `kl_weight` is 0 they change nothing.)
 
 
 # %%
@@ -389,7 +389,7 @@ def reinforce(
 
 
 # %% [markdown]
-# It starts from the base model, which has seen no example. Watch the number in the middle.
+# We start from the base model, without any fine-tuning. Watch the number in the middle.
 
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
 student = copy.deepcopy(base)
@@ -417,13 +417,13 @@ coin_by_kind = [scores("base, coin", kind) for kind in ("thing", "place")]
 assert all(sorted(kind) == [0, 0, 0, 1, 1] for kind in coin_by_kind)
 
 # %% [markdown]
-# The reward rises, and nobody ever showed it an answer. Afterwards the five models get {{learned}} of the exam right. Compare that with what they knew when we gave them the first letter, {{begun}}. The reward brought out what was there, and stopped there. A new GPT gets {{from_new}}, because it never writes a right answer. In each of its groups all rewards are equal, so nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that nobody wrote.
+# The reward rises, although this time nobody showed the model an answer. Afterwards the five models score {{learned}} on the exam. Compare that with their score when we gave them the first letter, {{begun}}. The reward brought out what was there, and no more. A new GPT scores {{from_new}}. It never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
-# Now look at the coin. It knows nothing about answers, so its five models should have learned nothing. Three of them didn't, but two now answer every “What?” and every “Where?”. A coin pushes a model around at random, and these base models were close to answering anyway, so some topple over by chance. Shao et al. (2025) saw how random rewards raised the maths scores of one family of large models. So with a single seed you might have praised the coin.
+# Now look at the coin. It knows nothing about answers, so you'd expect its five models to learn nothing. Three of them do as expected, but the other two now get every “What?” and every “Where?” right. A coin pushes a model around at random, and these base models were close to answering anyway, so some tip over by chance. Shao et al. (2025) saw random rewards raise the maths scores of one family of large models. With a single seed, you might have credited the coin.
 #
 # ## Break it: a reward that's easier to check
 #
-# `right` needs to know the true answer. That's expensive if people have to check, so let's be clever. “Who got it?” is answered with a name, and it's easy to see whether an answer names somebody of the story.
+# `right` needs to know the true answer. That's expensive if people have to check, so let's be clever. “Who got it?” is answered with a name, and it's easy to check whether an answer names somebody from the story.
 
 
 # %%
@@ -433,7 +433,7 @@ def names_somebody(question, answer):
 
 
 # %% [markdown]
-# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60<!--given--> steps on slightly sloppy answers, as real ones are. One time in five the person who wrote them may have read another question.
+# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60<!--given--> steps on slightly sloppy answers, because real ones are sloppy too. One time in five, the person who wrote the answer may have misread the question.
 
 # %% tags=["long:60", "nbval-ignore-output"]
 start = copy.deepcopy(base)
@@ -460,7 +460,7 @@ assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 # %% [markdown]
 # It found out that names pay, and the reward has never been higher. Ask it what was given, and it names a person.
 #
-# Nothing is broken here, neither the loop nor the gradient. The model does exactly what was rewarded, and we rewarded the wrong thing. That's called **reward hacking**, and no curve of the reward shows it. Use `right` instead of `names_somebody` and run the cell again. (Then put it back.)
+# Nothing is broken here, not the loop and not the gradient. The model does exactly what we rewarded, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. Use `right` instead of `names_somebody` and run the cell again. (Then put it back.)
 
 # %% tags=["folded", "name:cheats"]
 # Measured beforehand: the same start, two rewards
@@ -475,7 +475,7 @@ for kind in ("thing", "place"):
 honest = spread("right, 0.0", "greedy")
 
 # %% [markdown]
-# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and only {{cheated}} of all answers are right. Before, {{honest_before}} of them were. With the same start and the same loop, but a reward for right answers, {{honest}} are.
+# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and only {{cheated}} of all answers are right. Before, it was {{honest_before}}. With the same start and the same loop, but a reward for right answers, it's {{honest}}.
 #
 # Would the examiner of rung {an_empty_page} have noticed?
 
@@ -484,11 +484,11 @@ report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
 report.wrong
 
 # %% [markdown]
-# It finds nothing wrong. It asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. Only an exam can that the reward didn't see, such as our 300 questions.
+# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. For that you need an exam that the reward didn't see, such as our 300 questions.
 #
 # ## A leash
 #
-# Whoever trains with rewards that people or models made up knows this, and keeps the model on a leash. The loss also says how far the model has moved from where it began, its reference. The **KL divergence** is the mean difference of their log-probabilities, over what the model itself would write. In the loop that's `kl`, and `kl_weight` says how much it counts. (`kl_per_token` is the last exercise.)
+# Anyone who trains with rewards that people or models made up knows this, and keeps the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is the difference between the log-probabilities of the two, averaged over what the model itself would write. In the loop it's `kl`, and `kl_weight` says how much it counts. (`kl_per_token` is the last exercise.)
 
 # %% tags=["folded"]
 # Question
@@ -524,9 +524,9 @@ for kind in ("thing", "place"):
     assert not any(scores("names_somebody, 0.1", kind))
 
 # %% [markdown]
-# With a leash of 1<!--given--> every model stays honest, and with 0.1<!--given--> none does. Why does it help? Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, and better answers stay cheap. They get {{sampled_held}} right when they sample, nearly as many as without a leash ({{sampled_free}}; before, {{sampled_before}}).
+# With a leash of 1<!--given--> every model stays honest, and with 0.1<!--given--> none does. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, while better answers stay cheap. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without it ({{sampled_free}}; before, {{sampled_before}}).
 #
-# That was luck. A leash doesn't know what you meant. It only prefers what's near, and here the honest answers were nearer.
+# But that was luck, because a leash doesn't know what you meant. It only favours what's close, and here the honest answers happened to be closer.
 #
 # ## What it looks like in a real model
 #
@@ -550,12 +550,12 @@ def say(text, tokens):
 print(say("What is the capital of France?", 14))
 
 # %% [markdown]
-# The first thing it writes is `<|im_end|>`. It closes *your* turn, which you had left open, then opens its own, and only then answers. No page on the web looks like that, but all conversations that it was tuned on do. Ask it something else.
+# The first thing it writes is `<|im_end|>`. It closes *your* turn, which you had left open, then opens its own, and only then answers. No page on the web looks like that, but every conversation it was tuned on does. Ask it something else.
 #
 # And it stops. After a whole answer, how likely is `<|im_end|>` as the next token?
 
 # %% tags=["do"]
-# With SmolLM2: it ends with 0.77 after the template, and 0.52 without.
+# With SmolLM2: it stops with probability 0.77 with the template, 0.52 without.
 end = tokenizer.encode("<|im_end|>")[0]
 question, answer = "What is the capital of France?", "The capital of France is Paris."
 for prompt in (chat(question), question + " "):
@@ -565,14 +565,14 @@ for prompt in (chat(question), question + " "):
     print(f"{shares[end]:.2f}")
 
 # %% [markdown]
-# Its base form would be the control here, and we don't have it. So this shows what the tuned model does, and only suggests which training did it.
+# The control would be its base model, which we don't have here. So this shows what the tuned model does, and only hints at which training did it.
 #
 # ## More: in the wild
 #
-# - **InstructGPT** (Ouyang et al. 2022) has the two steps of this rung. After supervised fine-tuning its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. The answers then no longer come from the current model, so PPO weighs them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts what a further network predicts.
-# - **GRPO** (Shao et al. 2024) has PPO's ratio and clipping, with the mean of a group instead of the further network. With one step per batch of answers, as here, the ratio is 1 and nothing gets clipped, so what's left is your loop.
+# - **InstructGPT** (Ouyang et al. 2022) was trained in the two steps of this rung. After supervised fine-tuning, its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. After the first of those steps the answers no longer come from the current model, so PPO weights them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts the prediction of another network.
+# - **GRPO** (Shao et al. 2024) keeps PPO's ratio and clipping, but replaces that network with the mean of a group. With one step per batch of answers, as here, the ratio is 1 and nothing gets clipped, so what's left is your loop.
 # - **DeepSeek-R1** (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Its forerunner R1-Zero started, like your `student`, from a base model without any examples.
-# - **DPO** (Rafailov et al. 2023) needs neither a reward model nor sampling. It takes pairs of answers, a preferred one and a rejected one, and raises the preferred one's log-probability above the other's, both measured against a reference model. So the reference is the leash again. SmolLM2 was tuned with DPO after its conversations.
+# - **DPO** (Rafailov et al. 2023) needs neither a reward model nor sampling. It takes pairs of answers, a preferred one and a rejected one, and raises the preferred one's log-probability above the other's, both measured against a reference model. So the reference is a leash again. After its conversations, SmolLM2 was also tuned with DPO.
 # - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true one rose and then fell.
 #
 # ## Exercises
@@ -647,8 +647,8 @@ check("kl_per_token", my_kl_per_token)
 # %% [markdown]
 # ## Three sentences to remember
 #
-# 1. A base model continues; a few steps on examples make it answer, and mostly bring out what pretraining has put in.
-# 2. Reinforcement makes likelier what earned more than its neighbours, so it needs answers that are right at least sometimes.
+# 1. A base model continues your text; a few steps on examples make it answer, mostly by bringing out what pretraining put in.
+# 2. Reinforcement makes an answer likelier if it earned more than its neighbours, so the model has to be right at least sometimes.
 # 3. A model learns what you reward, not what you meant, so measure what you meant with an exam that the reward didn't see.
 #
 # Next: [rung {an_empty_page}]({an_empty_page}.ipynb), where you write all of it on an empty page, and an examiner looks for what's wrong.
