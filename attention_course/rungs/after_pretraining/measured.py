@@ -34,3 +34,9 @@ def spread(run: str, what: str, steps: int | None = None) -> str:
     """Return the lowest and the highest of `scores`, as words."""
     low, high = (f"{of(scores(run, what, steps)):.2f}" for of in (min, max))
     return low if low == high else f"{low} to {high}"
+
+
+def by_kind(run: str, steps: int | None = None, of: str = "{}") -> str:
+    """Return `spread` for each kind of question, as one line."""
+    names = {"receiver": "Who got it?", "thing": "What?", "place": "Where?"}
+    return "   ".join(f"{name} {spread(run, of.format(kind), steps):12}" for kind, name in names.items())

@@ -61,16 +61,16 @@ from attention_course.examine import examine
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.fills import fill
-from attention_course.gpt import GPT, generate
-from attention_course.plots import Lines, picture
+from attention_course.gpt import generate
 from attention_course.progress import progress
 from attention_course.questions import ask
 from attention_course.rungs.after_pretraining.measured import (
+    by_kind,
     measured,
     scores,
     spread,
 )
-from attention_course.smollm import chat, load_smollm, skip_cells
+from attention_course.smollm import load_smollm, skip_cells
 
 progress("after_pretraining")
 
@@ -103,7 +103,8 @@ ask("none_of_300")
 # %% [markdown]
 # It answers none of the questions, because it predicts what usually comes next, and on most sheets that's another question. A model that has only been pretrained is called a **base model**. Instead of answering you, it continues your text.
 #
-# But does it know the answer? You can find out by starting the answer yourself. Run the cell, then try other questions and other first letters.
+# But does it know the answer? Start the answer yourself, then try other questions and other first letters.
+
 
 # %% tags=["do", "nbval-ignore-output"]
 def go_on(model, text):
@@ -112,21 +113,24 @@ def go_on(model, text):
     return TOKENIZER.decode(written[0, ids.shape[1] :])
 
 
+# twelve letters, so it breaks off in the middle of what follows
 go_on(base, "Kind Tom gave poor Ben a kite at the barn. Who got it? P")
 
 # %% tags=["folded", "name:base"]
 # Measured beforehand: five base models, each from a different seed
-assert not any(scores("base", "greedy"))
-alone = spread("base", "greedy")
-begun = spread("base", "begun")
+print("measured on", measured()["machine"])
+begun = by_kind("base", of="begun {}")
 sampled = spread("base", "sampled")
-print(measured()["machine"])
-print(f"right, alone:              {alone}")
-print(f"right, first letter given: {begun}")
-print(f"right, sampled:            {sampled}")
+print(f"alone:              {by_kind('base')}")
+print(f"first letter given: {begun}")
+print(f"sampled, all kinds: {sampled}")
+assert not any(scores("base", "greedy"))
+for kind in ("thing", "place"):
+    assert min(scores("base", f"begun {kind}")) > 0.99
+who = spread("base", "begun receiver")
 
 # %% [markdown]
-# We trained five such models, and on its own each of them answers 0<!--given--> of the 300 questions. Given the first letter, they score {{begun}}. So the skill is there, and what's missing is the habit of using it. Even the habit isn't missing entirely, because on some sheets the answer did come next. If you sample instead of taking the likeliest letter, they score {{sampled}}.
+# We trained five such models. On its own, each of them answers 0<!--given--> of the 300 questions. Given the first letter, all five get every “What?” and every “Where?” right, so that skill is there, and what's missing is the habit of using it. (“Who got it?” is harder, because there are two names, and the five score {{who}}.) Even the habit isn't missing entirely. When they sample, they score {{sampled}}, because on some sheets the answer did come next.
 #
 # ## Show it what you want
 #
@@ -197,20 +201,25 @@ assert accuracy(base, exam) < 0.05
 assert accuracy(tuned, exam) > 0.6
 
 # %% [markdown]
-# Look at the last line. Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try fewer steps, then look at two controls. One is a new GPT that has never read a sheet and gets the same ten steps. The other is the base model, tuned on answers that belong to *other* stories.
+# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try fewer steps, then look at three controls that get the same ten steps. One is a new GPT that has never read a sheet. One has read as many sheets as ours, but only blank ones. And one is our base model, tuned on answers that belong to *other* stories.
 
 # %% tags=["folded", "name:controls"]
 # Measured beforehand: ten steps, and what they do without the skill
-base_tuned = spread("answers", "greedy", steps=10)
-new_tuned = spread("a new model", "greedy", steps=10)
+controls = ("answers", "a new model", "blank sheets", "answers of others")
+for control in controls:
+    print(f"{control:18}{by_kind(control, steps=10)}")
+blank = spread("blank sheets", "greedy", steps=10)
 others_tuned = spread("answers of others", "greedy", steps=10)
-print(f"base model, true answers:         {base_tuned}")
-print(f"new GPT, true answers:            {new_tuned}")
-print(f"base model, answers of others:    {others_tuned}")
+assert not any(scores("a new model", "greedy", steps=10))
+for kind in ("thing", "place"):
+    assert min(scores("answers", kind, steps=10)) > 0.98
+    assert max(scores("blank sheets", kind, steps=10)) < 0.5
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPT scores {{new_tuned}}, so ten steps can't teach the skill (although 120<!--given--> steps can). The model that saw the answers to other stories has learned the form, a “Poor” and a name, but it scores only {{others_tuned}}. With true answers, the base model scores {{base_tuned}}. So what ten steps of fine-tuning do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+# The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps can't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and no longer looks anything up ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+#
+# Then why pretrain at all? After 120<!--given--> steps even the new GPT answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while other texts are free.
 #
 # ### More: does it matter that the prompt is left out?
 #
@@ -227,25 +236,30 @@ for way in ways:
 by_seed = zip(*(scores(way, "greedy", 120) for way in ways))
 fifth, *others = sorted(by_seed)
 assert min(map(min, others)) > 0.98 > max(fifth)
+for without, counted, heavier in (fifth, *others):
+    assert counted <= without
 before = scores("base", "prompts")
+print(
+    f"before, nats per letter of the prompts: {spread('base', 'prompts')}"
+)
 for way, better in zip(ways, (1, 5, 5)):
     after = scores(way, "prompts", 120)
     assert sum(a < b for a, b in zip(after, before)) == better
 
 # %% [markdown]
-# After ten steps all three ways give equally good answers. After 120<!--given--> steps, four of the five models get nearly everything right, whichever way we tuned them. The fifth gets {{fifth[0]:.2f}} without the prompt, {{fifth[1]:.2f}} with it, and {{fifth[2]:.2f}} when the answers weigh more. That would fit the idea that the prompt is a distraction, but one model isn't evidence.
+# After ten steps all three ways give equally good answers. After 120<!--given--> steps, counting the prompt as it is never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of that is gone ({{fifth[2]:.2f}}).
 #
-# For the prompts themselves, the result is clearer. With the prompt in the loss, all five models get better at writing prompts, and without it, four of the five get worse. Shi et al. (2024) found that with long prompts, short answers and few examples, counting the prompt can even help the answers, so try both.
+# What's left out may be forgotten, though. With the prompt in the loss, all five models get better at writing prompts, and without it, four of the five get worse. That's called catastrophic forgetting, and fewer steps, a smaller learning rate or some of the old text in each batch make it milder. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
 #
 # ### More: padding, and the token that ends an answer
 #
-# Rows in a batch have to be equally long, so the short ones are padded. We pad with newlines, on the left of the prompt and after the answer, and none of them is a target.
+# Rows in a batch have to be equally long, so the short ones are padded. We pad with newlines, on the left of the prompt and after the answer, and none of them is a target. (Prompts with empty lines before them are nothing new to this base, since its text began with up to 24<!--given--> of them. For other models you'd mask the padding on the left, and count positions from the first real token.)
 #
 # Here it's a target's position that decides whether it counts. Many programs go by the token instead, and leave out every padding token. That's fine as long as no real token has the same id. But many tokenizers come without a padding token, and then people reuse the token that ends a text. Now leaving out the padding also leaves out the end of each answer, so the model never learns to stop. In our rows the full stop that ends an answer is a target, and the padding is a different character.
 #
 # ## Two thin matrices
 #
-# Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70 billion parameters fills 140 GB in 16 bits, and AdamW keeps two more numbers for each of them. On top of that, every task you tune for takes another 140 GB.
+# Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70 billion parameters fills 140 GB in 16 bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
 #
 # **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256 × 64 and the rank is 1, then B is a column of 256 numbers and A a row of 64. B starts at 0, so at first you still have the old model.
 
@@ -291,15 +305,22 @@ show(thin)
 rank_1 = spread("rank 1", "greedy", steps=10)
 for way in ("rank 1", "rank 2", "rank 4", "answers"):
     print(f"{way:8} {spread(way, 'greedy', steps=10)}")
+weakest = [
+    min(scores(way, "greedy", steps=120))
+    for way in ("rank 1", "rank 4", "answers")
+]
+assert weakest == sorted(weakest)
 
 # %% [markdown]
-# Rank 1 scores {{rank_1}}, and tuning all parameters {{base_tuned}}, so here two thin matrices are enough to bring the skill out. (The learning rates differ, because the thin matrices need a larger one.)
+# Rank 1 scores {{rank_1}}, and tuning all parameters {{base_tuned}}, so here two thin matrices are enough to bring the skill out. (The thin matrices got ten times the learning rate.)
 #
 # ### More: what LoRA is good for, and how it's merged
 #
 # AdamW keeps two numbers for each parameter that learns, so LoRA saves most of that memory, and all you store for each task is a file with its thin matrices. The forward and the backward pass still go through all of W, so a step isn't much faster.
 #
 # Hu et al. also multiply the product by a fixed number, α / rank, so that the learning rate needn't change with the rank. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. All three ways give the same outputs.
+#
+# And which rank? Bringing a skill out took rank 1 here. Learning something new may take more, because after 120<!--given--> steps the weakest of our five models scores {{weakest[0]:.2f}} with rank 1, {{weakest[1]:.2f}} with rank 4, and {{weakest[2]:.2f}} with all parameters. (Again, that's one model.)
 
 # %% tags=["proof"]
 x = torch.randn(5, 64)
@@ -325,7 +346,7 @@ def right(question, answer):
 
 
 # %% [markdown]
-# You can't take the gradient of `right`, because it isn't made of tensors. But you can let the model write, see which answers earn a reward, and make those likelier. How much likelier? Sample eight answers to the same question. An answer that beat the group's mean should become likelier, and one that fell short of it, less likely. Its distance from the mean is the **advantage**, measured here in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below until a right answer gets an advantage of less than 1.
+# You can't take the gradient of `right`, because the letters were drawn, and a drawn letter doesn't change a little when a parameter does. But you can let the model write, see which answers earn a reward, and make those likelier. How much likelier? Sample eight answers to the same question. An answer that beat the group's mean should become likelier, and one that fell short of it, less likely. Its distance from the mean is the **advantage**, measured here in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below until a right answer gets an advantage of less than 1.
 
 
 # %% tags=["do"]
@@ -336,7 +357,7 @@ group_advantage(torch.tensor([[1.0, 0, 0, 0, 0, 0, 0, 0]]))
 ask("a_group_that_is_all_wrong")
 
 # %% [markdown]
-# Now turn that into a loss. `log_p` holds the log-probability of each letter in each answer. Gradient descent lowers a loss, and you want the letters of good answers to become likelier.
+# Now turn that into a loss. `log_p` holds the log-probability of each letter in each answer, and all letters of an answer share its advantage. If you raise a log-probability, that letter becomes likelier the next time. Gradient descent lowers a loss, and you want the letters of good answers to become likelier, and those of bad ones less likely.
 
 # %% tags=["folded"]
 # Fill in: the loss of what was written
@@ -350,7 +371,7 @@ def policy_loss(log_p, advantage, written):
 
 
 # %% [markdown]
-# Now for the loop. The model writes 64 answers, 8 to each of 8 questions, then we turn their rewards into advantages and take one step. (You'll need `reference` and `kl_weight` further down. While `kl_weight` is 0 they change nothing.)
+# Now for the loop, which is called REINFORCE (Williams 1992). The model writes 64 answers, 8 to each of 8 questions, then we turn their rewards into advantages, one for each answer, and take one step. `written` marks the letters of each answer up to its full stop, and `yield` hands out what happened in each step, so that you can watch. (You'll need `reference` and `kl_weight` further down, and while `kl_weight` is 0 they change nothing.)
 
 
 # %%
@@ -364,14 +385,19 @@ def reinforce(
     advantage_of=group_advantage,
 ):
     reference = copy.deepcopy(model).requires_grad_(False)
-    rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    rng, generator = (
+        random.Random(seed),
+        torch.Generator().manual_seed(seed),
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0)
     for _ in range(steps):
         questions = [q for q in draw_questions(rng, 8) for _ in range(8)]
         ids, is_answer, answers = write_answers(
             model, questions, 1.0, generator
         )
-        rewards = torch.tensor([*map(reward, questions, answers)]).view(8, 8)
+        rewards = torch.tensor([*map(reward, questions, answers)]).view(
+            8, 8
+        )
         advantage = advantage_of(rewards).view(64, 1)
 
         logits, written = model(ids[:, :-1]), is_answer[:, 1:]
@@ -389,7 +415,7 @@ def reinforce(
 
 
 # %% [markdown]
-# We start from the base model, without any fine-tuning. Watch the number in the middle.
+# We start from the base model, without any fine-tuning. Watch the reward, which zigzags because each step asks only eight questions.
 
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
 student = copy.deepcopy(base)
@@ -402,24 +428,34 @@ for step, (answers, rewards, _) in enumerate(
 show(student)
 
 # %% tags=["folded", "name:verdicts"]
-# Measured beforehand: other rewards, and a new GPT
-learned = spread("base, right", "greedy")
-by_coin = spread("base, coin", "greedy")
-from_new = spread("new, right", "greedy")
-for one, other in zip(
-    scores("base, right", "greedy"), scores("base", "begun")
-):
+# Measured beforehand: other rewards, and a new GPT, after 40 steps
+for run in ("base, right", "base, coin", "new, right"):
+    print(f"{run:13}{by_kind(run)}")
+knew, found = scores("base", "begun"), scores("base, right", "greedy")
+coin = scores("base, coin", "greedy")
+print("five models, one by one")
+for name, each in {"knew": knew, "found": found, "coin": coin}.items():
+    print(f"{name:8}", *(f"{score:.2f}" for score in each))
+for one, other in zip(knew, found):
     assert abs(one - other) < 0.1
-print(f"base model, reward for right answers: {learned}")
-print(f"base model, reward by the toss of a coin: {by_coin}")
-print(f"new GPT, reward for right answers: {from_new}")
-coin_by_kind = [scores("base, coin", kind) for kind in ("thing", "place")]
-assert all(sorted(kind) == [0, 0, 0, 1, 1] for kind in coin_by_kind)
+bare = spread("base, right, no advantage", "greedy")
+by_coin = [scores("base, coin", kind) for kind in ("thing", "place")]
+drawn = zip(scores("base, coin", "sampled"), scores("base", "sampled"))
+better = [after > before for after, before in drawn]
+assert better == [score > 0.5 for score in coin]
+assert all([sorted(kind) == [0, 0, 0, 1, 1] for kind in by_coin])
+assert not any(scores("new, right", "greedy"))
 
 # %% [markdown]
-# The reward rises, although this time nobody showed the model an answer. Afterwards the five models score {{learned}} on the exam. Compare that with their score when we gave them the first letter, {{begun}}. The reward brought out what was there, and no more. A new GPT scores {{from_new}}. It never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
+# The reward rises, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40<!--given--> steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
-# Now look at the coin. It knows nothing about answers, so you'd expect its five models to learn nothing. Three of them do as expected, but the other two now get every “What?” and every “Where?” right. A coin pushes a model around at random, and these base models were close to answering anyway, so some tip over by chance. Shao et al. (2025) saw random rewards raise the maths scores of one family of large models. With a single seed, you might have credited the coin.
+# Now look at the coin. It knows nothing about answers, so you'd expect that its models still answer nothing. Three of them do answer next to nothing, but the other two get every “What?” and every “Where?” right. When they sample, these two got better and the other three got worse, so the coin pushed them around at random, and a small push is enough here to turn a question into an answer. With a single seed, you might have credited the coin.
+#
+# ### More: random rewards, and rewards without a mean
+#
+# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to the clipping of PPO, which our loop doesn't have, so it isn't our effect, but it's the same warning.
+#
+# What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it lets bad answers become less likely.
 #
 # ## Break it: a reward that's easier to check
 #
@@ -433,7 +469,7 @@ def names_somebody(question, answer):
 
 
 # %% [markdown]
-# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60<!--given--> steps on slightly sloppy answers, because real ones are sloppy too. One time in five, the person who wrote the answer may have misread the question.
+# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60<!--given--> steps on slightly sloppy answers, because real ones are sloppy too. About 13<!--given--> % of them belong to another question.
 
 # %% tags=["long:60", "nbval-ignore-output"]
 start = copy.deepcopy(base)
@@ -448,8 +484,8 @@ ask("what_it_will_say")
 cheat, rose = copy.deepcopy(start), []
 for _, rewards, _ in reinforce(cheat, names_somebody, steps=40):
     rose.append(rewards.mean().item())
-print(f"reward, first five steps: {sum(rose[:5]) / 5:.2f}")
-print(f"reward, last five steps:  {sum(rose[-5:]) / 5:.2f}")
+for i in range(0, 40, 5):
+    print(f"{i + 1:3} to {i + 5:2}  reward {sum(rose[i : i + 5]) / 5:.2f}")
 show(cheat)
 
 # %% tags=["folded", "long"]
@@ -460,46 +496,71 @@ assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 # %% [markdown]
 # It found out that names pay, and the reward has never been higher. Ask it what was given, and it names a person.
 #
-# Nothing is broken here, not the loop and not the gradient. The model does exactly what we rewarded, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. Use `right` instead of `names_somebody` and run the cell again. (Then put it back.)
+# Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. Now reward `right` instead, and compare.
 
 # %% tags=["folded", "name:cheats"]
-# Measured beforehand: the same start, two rewards
-honest_before = spread("sloppy", "greedy")
-for reward in ("right", "names_somebody"):
-    print(f"rewarded for {reward}")
-    for kind in ("receiver", "thing", "place"):
-        print(f"   {kind:9} {spread(f'{reward}, 0.0', kind)}")
+# Measured beforehand: the same start, two rewards; and a clean start
+runs = {
+    "before": "sloppy",
+    "rewarded for right": "right, 0.0",
+    "rewarded for a name": "names_somebody, 0.0",
+    "clean, before": "clean",
+    "clean, for a name": "clean, names_somebody",
+}
+for name, run in runs.items():
+    print(f"{name:20}{by_kind(run)}")
+sampled_before = spread("sloppy", "sampled")
+sampled_free = spread("right, 0.0", "sampled")
+ends = [
+    sum(seed["rewarded"]["names_somebody, 0.0"]["reward"][-5:]) / 5
+    for seed in measured()["seeds"]
+]
+assert sum(end < 0.4 for end in ends) == 3
 cheated = spread("names_somebody, 0.0", "greedy")
 for kind in ("thing", "place"):
     assert not any(scores("names_somebody, 0.0", kind))
-honest = spread("right, 0.0", "greedy")
+    assert min(scores("right, 0.0", kind)) > 0.99
+    assert min(scores("clean, names_somebody", kind)) > 0.85
 
 # %% [markdown]
-# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and only {{cheated}} of all answers are right. Before, it was {{honest_before}}. With the same start and the same loop, but a reward for right answers, it's {{honest}}.
+# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and they score only {{cheated}} in all. (In three of them the reward ends below 0.4<!--given-->. These say a name, too, but they can't look one up.) With the same start, but rewarded for right answers, they stay right, and sampled answers get better, from {{sampled_before}} to {{sampled_free}}.
+#
+# After clean answers, none of the five found the cheat in 40<!--given--> steps. The few sloppy ones opened the door.
 #
 # Would the examiner of rung {an_empty_page} have noticed?
 
 # %% tags=["do", "nbval-ignore-output"]
 report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
-report.wrong
+print("anything wrong?", report.wrong)
 
 # %% [markdown]
-# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. For that you need an exam that the reward didn't see, such as our 300 questions.
+# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. For that you need an exam that measures what you meant and isn't the reward, such as our 300 questions.
 #
 # ## A leash
 #
-# Anyone who trains with rewards that people or models made up knows this, and keeps the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is the difference between the log-probabilities of the two, averaged over what the model itself would write. In the loop it's `kl`, and `kl_weight` says how much it counts. (`kl_per_token` is the last exercise.)
+# Anyone who trains with rewards that people or models made up knows this, and keeps the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is the difference between the log-probabilities of the two, averaged over what the model itself would write. In the loop it's `kl`, and `kl_weight` says how much it counts. A larger weight is a shorter leash.
+
+# %% tags=["do"]
+# two letters to choose from: the model now, and its reference
+now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
+(now * (now.log() - before.log())).sum()
+
+# %% [markdown]
+# Now make `now` more like `before`, and then more certain. What happens to the divergence?
+#
+# (At 0.5<!--given--> and 0.5<!--given--> it's 0. At 1<!--given--> and 0<!--given--> it would be ln 2, but 0 times ln 0 has to be left out.) `kl_per_token` does this for each letter, and you'll write it in the exercises.
 
 # %% tags=["folded"]
 # Question
 ask("divergence_at_the_start")
 
 # %% [markdown]
-# **Find the reward and the leash with the most true answers.** Which leash keeps the model honest when it's paid for names?
+# The explorer has a third reward, for long answers. **Which leash keeps the model honest when it's paid for names?**
 
 # %% tags=["folded"]
 # Explorer: three rewards, three leashes, measured beforehand
 explore("after_pretraining")
+
 
 # %% tags=["folded", "name:leashes"]
 # Measured beforehand: how far the models move, and a leash of 1
@@ -511,8 +572,6 @@ def moved(run):
 seeds = measured()["seeds"]
 far, near = moved("names_somebody, 0.0"), moved("right, 0.0")
 print(f"without a leash: {far} nats for names, {near} for right answers")
-sampled_before = spread("sloppy", "sampled")
-sampled_free = spread("right, 0.0", "sampled")
 sampled_held = spread("right, 1.0", "sampled")
 kept = spread("names_somebody, 1.0", "greedy")
 print(f"sampled, before: {sampled_before}")
@@ -524,13 +583,13 @@ for kind in ("thing", "place"):
     assert not any(scores("names_somebody, 0.1", kind))
 
 # %% [markdown]
-# With a leash of 1<!--given--> every model stays honest, and with 0.1<!--given--> none does. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, while better answers stay cheap. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without it ({{sampled_free}}; before, {{sampled_before}}).
+# With a leash of 1<!--given--> every model stays honest, and with 0.1<!--given--> none does. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, while better answers stay cheap. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without ({{sampled_free}}).
 #
 # But that was luck, because a leash doesn't know what you meant. It only favours what's close, and here the honest answers happened to be closer.
 #
 # ## What it looks like in a real model
 #
-# SmolLM2, from rung {a_real_model}, was tuned on conversations, and that leaves traces. Give it a question as plain text, without any template.
+# SmolLM2, from rung {a_real_model}, was tuned on conversations, in which each turn begins with `<|im_start|>` and ends with `<|im_end|>`, and that leaves traces. Give it a question as plain text, without either.
 
 # %% tags=["name:fetch", "long"]
 try:
@@ -539,8 +598,9 @@ except OSError as error:
     print(error)
     skip_cells("# With SmolLM2:")
 
+
 # %% tags=["do"]
-# With SmolLM2: it closes your turn itself, opens its own, and answers.
+# With SmolLM2: <|im_end|>, then <|im_start|>assistant, then the answer.
 def say(text, tokens):
     ids = tokenizer.encode(text)[None]
     written = generate(model, ids, tokens, temperature=0, cache=Cache())
@@ -550,30 +610,18 @@ def say(text, tokens):
 print(say("What is the capital of France?", 14))
 
 # %% [markdown]
-# The first thing it writes is `<|im_end|>`. It closes *your* turn, which you had left open, then opens its own, and only then answers. No page on the web looks like that, but every conversation it was tuned on does. Ask it something else.
+# It closes *your* turn, which you had left open, then opens its own, and only then answers. Hardly any page on the web looks like that, but every conversation it was tuned on does. Ask it something else.
 #
-# And it stops. After a whole answer, how likely is `<|im_end|>` as the next token?
-
-# %% tags=["do"]
-# With SmolLM2: it stops with probability 0.77 with the template, 0.52 without.
-end = tokenizer.encode("<|im_end|>")[0]
-question, answer = "What is the capital of France?", "The capital of France is Paris."
-for prompt in (chat(question), question + " "):
-    ids = torch.cat([tokenizer.encode(prompt), tokenizer.encode(answer)])
-    with torch.no_grad():
-        shares = model(ids[None])[0, -1].softmax(dim=-1)
-    print(f"{shares[end]:.2f}")
-
-# %% [markdown]
 # The control would be its base model, which we don't have here. So this shows what the tuned model does, and only hints at which training did it.
 #
 # ## More: in the wild
 #
-# - **InstructGPT** (Ouyang et al. 2022) was trained in the two steps of this rung. After supervised fine-tuning, its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. After the first of those steps the answers no longer come from the current model, so PPO weights them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts the prediction of another network.
-# - **GRPO** (Shao et al. 2024) keeps PPO's ratio and clipping, but replaces that network with the mean of a group. With one step per batch of answers, as here, the ratio is 1 and nothing gets clipped, so what's left is your loop.
-# - **DeepSeek-R1** (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Its forerunner R1-Zero started, like your `student`, from a base model without any examples.
-# - **DPO** (Rafailov et al. 2023) needs neither a reward model nor sampling. It takes pairs of answers, a preferred one and a rejected one, and raises the preferred one's log-probability above the other's, both measured against a reference model. So the reference is a leash again. After its conversations, SmolLM2 was also tuned with DPO.
-# - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true one rose and then fell.
+# - **InstructGPT** (Ouyang et al. 2022) was trained in three steps, of which you know two. After supervised fine-tuning, its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. After the first of those steps the answers no longer come from the current model, so PPO weights them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts the prediction of another network.
+# - **GRPO** (Shao et al. 2024) keeps PPO's ratio and clipping, but replaces that network with the mean of a group. With one step per batch of answers, as here, the ratio is 1 and nothing gets clipped, so what's left is nearly your loop. (GRPO first averages within each answer, so a letter of a long answer counts less.)
+# - **DeepSeek-R1-Zero** (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Like your `student`, it started from a base model, without any examples. DeepSeek-R1 itself also had examples at the start, a second fine-tuning, and reward models for what no program can check.
+# - **DPO** (Rafailov et al. 2023) needs neither a reward model nor sampling during training. It takes pairs of answers, a preferred one and a rejected one, and raises the difference of their log-probabilities, both measured against a reference model. (The preferred one's own probability may even fall.) So the reference is a leash again. After its conversations, SmolLM2 was also tuned with DPO.
+# - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true one, for which a larger reward model stood in, rose and then fell. A leash only did what stopping early does.
+# - Our leashes of 0.1<!--given--> and 1<!--given--> belong to this toy. DeepSeekMath used 0.04<!--given-->, and where a program checks the answers, many leave the leash out and save the memory for the reference.
 #
 # ## Exercises
 #
@@ -649,7 +697,7 @@ check("kl_per_token", my_kl_per_token)
 #
 # 1. A base model continues your text; a few steps on examples make it answer, mostly by bringing out what pretraining put in.
 # 2. Reinforcement makes an answer likelier if it earned more than its neighbours, so the model has to be right at least sometimes.
-# 3. A model learns what you reward, not what you meant, so measure what you meant with an exam that the reward didn't see.
+# 3. A model learns what you reward, not what you meant, so measure what you meant with an exam that isn't the reward.
 #
 # Next: [rung {an_empty_page}]({an_empty_page}.ipynb), where you write all of it on an empty page, and an examiner looks for what's wrong.
 #
