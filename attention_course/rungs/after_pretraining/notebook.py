@@ -217,7 +217,7 @@ for kind in ("thing", "place"):
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps can't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and no longer looks anything up ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+# The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps can't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and hardly looks anything up any more ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
 # Then why pretrain at all? After 120<!--given--> steps even the new GPT answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while other texts are free.
 #
@@ -303,6 +303,7 @@ show(thin)
 # %% tags=["folded", "name:ranks"]
 # Measured beforehand: rank 1, 2, 4, and all parameters, after ten steps
 rank_1 = spread("rank 1", "greedy", steps=10)
+all_tuned = spread("answers", "greedy", steps=10)
 for way in ("rank 1", "rank 2", "rank 4", "answers"):
     print(f"{way:8} {spread(way, 'greedy', steps=10)}")
 weakest = [
@@ -312,7 +313,7 @@ weakest = [
 assert weakest == sorted(weakest)
 
 # %% [markdown]
-# Rank 1 scores {{rank_1}}, and tuning all parameters {{base_tuned}}, so here two thin matrices are enough to bring the skill out. (The thin matrices got ten times the learning rate.)
+# Rank 1 scores {{rank_1}}, and tuning all parameters {{all_tuned}}, so here two thin matrices are enough to bring the skill out. (The thin matrices got ten times the learning rate.)
 #
 # ### More: what LoRA is good for, and how it's merged
 #
