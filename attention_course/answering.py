@@ -86,7 +86,7 @@ def train_base(steps: int = 1000, seed: int = 0, answered: float = 0.4) -> GPT:
     torch.manual_seed(seed)
     model, rng = GPT(GPTConfig(TOKENIZER.vocab_size)), random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=8e-3, betas=(0.9, 0.95), weight_decay=0.1)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 8e-3, steps, 0.06, cycle_momentum=False)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 8e-3, steps, cycle_momentum=False)
     for _ in range(steps):
         ids = torch.stack([draw_block(rng, answered) for _ in range(24)])
         with autocast("auto", ids.device):
