@@ -50,12 +50,12 @@ def ask(key: str) -> str:
     return QUESTIONS[key].partition("?")[0] + "?"
 
 
-def draw_questions(rng: random.Random, n: int, held_out: bool = False) -> list[Question]:
+def new_questions(rng: random.Random, n: int, held_out: bool = False) -> list[Question]:
     """Draw n questions about stories.
 
     A quarter of all facts is held out: they are drawn only, and always, with `held_out`.
     """
-    check_sizes("draw_questions", 1, n=n)
+    check_sizes("new_questions", 1, n=n)
     questions = []
     while len(questions) < n:
         story, key = draw_story(rng), pick(tuple(QUESTIONS), rng)
@@ -66,7 +66,7 @@ def draw_questions(rng: random.Random, n: int, held_out: bool = False) -> list[Q
 
 def draw_sheet(rng: random.Random, answered: float = 0.4) -> str:
     """Draw a line of the base model's text: a fact with three questions, answered or, mostly, not."""
-    story = draw_questions(rng, 1)[0].story
+    story = new_questions(rng, 1)[0].story
     if rng.random() < answered:
         return story.text + "\n"
     return " ".join([story.fact, *map(ask, story.order)]) + "\n"
@@ -180,7 +180,7 @@ def fine_tune(
     learns = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(learns, lr, weight_decay=0)
     for _ in range(steps):
-        questions = draw_questions(rng, 32)
+        questions = new_questions(rng, 32)
         answers = [answer(question, rng) for question in questions]
         ids, is_answer = with_answers(questions, answers)
         loss = loss_of(model(ids[:, :-1]), ids[:, 1:], is_answer[:, 1:])
@@ -233,7 +233,8 @@ def long(question: Question, answer: str) -> float:
 
 def names_somebody(question: Question, answer: str) -> float:
     """Reward an answer in which somebody of the story occurs. It is right for a third of the questions."""
-    return float(question.story.giver in answer or question.story.receiver in answer)
+    story = question.story
+    return float(story.giver in answer or story.receiver in answer)
 
 
 def group_advantage(rewards: Float[Tensor, "N G"]) -> Float[Tensor, "N G"]:
@@ -272,7 +273,7 @@ def reinforce(
     seed: int = 0,
     advantage_of: Callable[[Tensor], Tensor] = group_advantage,
 ) -> Iterator[tuple[list[str], Float[Tensor, "N G"], float]]:
-    """Let a model answer 8 questions 8 times each, and make what was rewarded more than its group likelier.
+    """Let a model answer in groups of 8, and make what was rewarded more than its group likelier.
 
     REINFORCE (Williams 1992) with the advantage of GRPO. As there is one step per batch of answers, GRPO's
     ratio of probabilities is 1, and nothing is clipped.
@@ -285,7 +286,7 @@ def reinforce(
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0)
     for _ in range(steps):
-        questions = [q for q in draw_questions(rng, 8) for _ in range(8)]
+        questions = [q for q in new_questions(rng, 8) for _ in range(8)]
         ids, is_answer, answers = write_answers(model, questions, 1.0, generator)
         rewards = torch.tensor([*map(reward, questions, answers)]).view(8, 8)
         advantage = advantage_of(rewards).view(64, 1)

@@ -12,7 +12,7 @@ from attention_course import answering as ours
 from attention_course.gpt import GPT, GPTConfig, evaluating
 from attention_course.stories import QUESTIONS, read_story
 
-EXAM = ours.draw_questions(random.Random(0), 40, held_out=True)
+EXAM = ours.new_questions(random.Random(0), 40, held_out=True)
 
 
 def small() -> GPT:
@@ -41,7 +41,7 @@ def test_a_question_asks_for_what_its_story_says():
 def test_what_is_held_out_is_in_no_sheet():
     rng = random.Random(1)
     facts = {ours.draw_sheet(rng).partition(".")[0] + "." for _ in range(5000)}
-    held_out = {question.story.fact for question in ours.draw_questions(rng, 500, held_out=True)}
+    held_out = {question.story.fact for question in ours.new_questions(rng, 500, held_out=True)}
     assert len(facts) > 1500
     assert len(held_out) > 300
     assert not facts & held_out

@@ -1,7 +1,7 @@
 """Measure what fine-tuning and rewards do to five base models: `python tools/record_answers.py`, 20 minutes.
 
 It writes `measured.json` of the rung {after_pretraining}. Each base model begins from another seed; all are
-measured on the same 300 held-out questions.
+measured on the same held-out questions.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def of_all_answers_heavier(logits, targets, is_answer):
 
 def of_another(question, rng):
     """Answer a question of the same kind about another story."""
-    return ours.Question(ours.draw_questions(rng, 1)[0].story, question.key).answer
+    return ours.Question(ours.new_questions(rng, 1)[0].story, question.key).answer
 
 
 def tune(model, **options) -> dict[int, dict[str, float]]:
@@ -92,7 +92,7 @@ def reward(model, reward, steps=STEPS, kl_weight=0.0, seed=0, **options) -> dict
     rewarded = ours.reinforce(model, reward, steps, kl_weight, seed=seed, **options)
     asked = random.Random(seed)  # the questions that reinforce draws
     for step, (answers, rewards, kl) in enumerate(rewarded, start=1):
-        questions = [question for question in ours.draw_questions(asked, 8) for _ in range(8)]
+        questions = [question for question in ours.new_questions(asked, 8) for _ in range(8)]
         kept["reward"].append(rewards.mean().item())
         kept["right"].append(sum(map(ours.right, questions, answers)) / len(answers))
         kept["kl"].append(kl)

@@ -18,7 +18,7 @@ from attention_course.stories import QUESTIONS
 
 TUNED = 60  # steps of fine-tuning, on sloppy answers, before any reward
 STEPS, EVERY = 40, 5  # of reinforcement learning; after every five of them the answers are kept
-HELD_OUT = answering.draw_questions(random.Random(999), 300, held_out=True)
+HELD_OUT = answering.new_questions(random.Random(999), 300, held_out=True)
 SHOWN = [next(question for question in HELD_OUT if question.key == key) for key in QUESTIONS]
 REWARDS = {
     "the right answer": "right",

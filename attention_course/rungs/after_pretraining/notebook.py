@@ -46,7 +46,7 @@ from torch.nn.utils.parametrize import register_parametrization
 from attention_course.answering import (
     TOKENIZER,
     accuracy,
-    draw_questions,
+    new_questions,
     draw_sheet,
     group_advantage,
     kl_per_token,
@@ -83,8 +83,8 @@ for _ in range(5):
 base = train_base(steps=1000)  # your loop; it takes about a minute
 
 # %% tags=["nbval-ignore-output", "name:exam"]
-# 300 questions about stories that are in no sheet
-exam = draw_questions(random.Random(999), 300, held_out=True)
+# an exam about stories that are in no sheet
+exam = new_questions(random.Random(999), 300, held_out=True)
 
 
 def show(model, questions=exam[2:8]):
@@ -130,14 +130,14 @@ for kind in ("thing", "place"):
 who = spread("base", "begun receiver")
 
 # %% [markdown]
-# We trained five such models. On its own, each of them answers 0<!--given--> of the 300 questions. Given the first letter, all five get every “What?” and every “Where?” right, so that skill is there, and what's missing is the habit of using it. (“Who got it?” is harder, because there are two names, and the five score {{who}}.) Even the habit isn't missing entirely. When they sample, they score {{sampled}}, because on some sheets the answer did come next.
+# We trained five such models. On its own, each of them answers nothing in the exam of 300. Given the first letter, all five get every “What?” and every “Where?” right, so that skill is there, and what's missing is the habit of using it. (“Who got it?” is harder, and there the five score {{who}}.) Even the habit isn't missing entirely. When they sample, they score {{sampled}}, because on some sheets the answer did come next.
 #
 # ## Show it what you want
 #
 # So let's show it. **Supervised fine-tuning**, or SFT, trains the same model a little longer, on examples of what you want, here on questions with their answers. Each example is one row, a prompt and its answer.
 
 # %% tags=["nbval-ignore-output", "name:rows"]
-three = draw_questions(random.Random(1), 3)
+three = new_questions(random.Random(1), 3)
 ids, is_answer = with_answers(three, [each.answer for each in three])
 for row, mask in zip(ids, is_answer):
     print(TOKENIZER.decode(row).replace("\n", "↵"))
@@ -165,7 +165,7 @@ def answer_loss(logits, targets, is_answer):
 
 
 # %% [markdown]
-# The rest is the training loop you know, with 32 questions per step.
+# The rest is the training loop you know, with 32 examples per step.
 
 
 # %%
@@ -176,7 +176,7 @@ def fine_tune(
     learns = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(learns, lr, weight_decay=0)
     for _ in range(steps):
-        questions = draw_questions(rng, 32)
+        questions = new_questions(rng, 32)
         answers = [answer(question, rng) for question in questions]
         ids, is_answer = with_answers(questions, answers)
         loss = loss_of(model(ids[:, :-1]), ids[:, 1:], is_answer[:, 1:])
@@ -201,7 +201,7 @@ assert accuracy(base, exam) < 0.05
 assert accuracy(tuned, exam) > 0.6
 
 # %% [markdown]
-# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try fewer steps, then look at three controls that get the same ten steps. One is a new GPT that has never read a sheet. One has read as many sheets as ours, but only blank ones. And one is our base model, tuned on answers that belong to *other* stories.
+# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try fewer steps, then look at three controls that get the same ten steps. One is a new GPT that has never read a sheet. One has read as much text as ours, but only blank sheets. And one is our base model, tuned on answers that belong to *other* stories.
 
 # %% tags=["folded", "name:controls"]
 # Measured beforehand: ten steps, and what they do without the skill
@@ -223,7 +223,7 @@ assert min(scores("a new model", "greedy", steps=120)) > 0.99
 #
 # ### More: does it matter that the prompt is left out?
 #
-# Let's measure it. We tuned the same five models on all letters, and then again with the answers making up half of the loss, because otherwise the prompt's 56 columns swamp the answer's 14.
+# Let's measure it. We tuned the same five models on all letters, and then again with the answers making up more than half of the loss, because otherwise the prompt's 56 columns swamp the answer's 14.
 
 # %% tags=["folded", "name:prompts"]
 # Measured beforehand: with the prompt in the loss, and without it
@@ -249,7 +249,7 @@ for way, better in zip(ways, (1, 5, 5)):
 # %% [markdown]
 # After ten steps all three ways give equally good answers. After 120<!--given--> steps, counting the prompt as it is never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of that is gone ({{fifth[2]:.2f}}).
 #
-# What's left out may be forgotten, though. With the prompt in the loss, all five models get better at writing prompts, and without it, four of the five get worse. That's called catastrophic forgetting, and fewer steps, a smaller learning rate or some of the old text in each batch make it milder. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
+# What's left out may be forgotten, though. With the prompt counted, its loss falls in all five models, and without it, it rises in four of the five. That's called catastrophic forgetting, and fewer steps, a smaller learning rate or some of the old text in each batch make it milder. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
 #
 # ### More: padding, and the token that ends an answer
 #
@@ -319,7 +319,7 @@ assert weakest == sorted(weakest)
 #
 # AdamW keeps two numbers for each parameter that learns, so LoRA saves most of that memory, and all you store for each task is a file with its thin matrices. The forward and the backward pass still go through all of W, so a step isn't much faster.
 #
-# Hu et al. also multiply the product by a fixed number, α / rank, so that the learning rate needn't change with the rank. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. All three ways give the same outputs.
+# Hu et al. also multiply the product by a fixed number, α / rank, so that there's less to retune when the rank changes. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. All three ways give the same outputs.
 #
 # And which rank? Bringing a skill out took rank 1 here. Learning something new may take more, because after 120<!--given--> steps the weakest of our five models scores {{weakest[0]:.2f}} with rank 1, {{weakest[1]:.2f}} with rank 4, and {{weakest[2]:.2f}} with all parameters. (Again, that's one model.)
 
@@ -372,7 +372,7 @@ def policy_loss(log_p, advantage, written):
 
 
 # %% [markdown]
-# Now for the loop, which is called REINFORCE (Williams 1992). The model writes 64 answers, 8 to each of 8 questions, then we turn their rewards into advantages, one for each answer, and take one step. `written` marks the letters of each answer up to its full stop, and `yield` hands out what happened in each step, so that you can watch. (You'll need `reference` and `kl_weight` further down, and while `kl_weight` is 0 they change nothing.)
+# Now for the loop, which is called REINFORCE (Williams 1992). The model writes 64 answers, in groups of 8 to the same question, then we turn their rewards into advantages, one for each answer, and take one step. `written` marks the letters of each answer up to its end, and `yield` hands out what happened in each step, so that you can watch. (You'll need `reference` and `kl_weight` further down, and while `kl_weight` is 0 they change nothing.)
 
 
 # %%
@@ -392,7 +392,7 @@ def reinforce(
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0)
     for _ in range(steps):
-        questions = [q for q in draw_questions(rng, 8) for _ in range(8)]
+        questions = [q for q in new_questions(rng, 8) for _ in range(8)]
         ids, is_answer, answers = write_answers(
             model, questions, 1.0, generator
         )
@@ -416,7 +416,7 @@ def reinforce(
 
 
 # %% [markdown]
-# We start from the base model, without any fine-tuning. Watch the reward, which zigzags because each step asks only eight questions.
+# We start from the base model, without any fine-tuning. Watch the reward, which zigzags because each step asks so few of them.
 
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
 student = copy.deepcopy(base)
@@ -450,11 +450,11 @@ assert not any(scores("new, right", "greedy"))
 # %% [markdown]
 # The reward rises, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40<!--given--> steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
-# Now look at the coin. It knows nothing about answers, so you'd expect that its models still answer nothing. Three of them do answer next to nothing, but the other two get every “What?” and every “Where?” right. When they sample, these two got better and the other three got worse, so the coin pushed them around at random, and a small push is enough here to turn a question into an answer. With a single seed, you might have credited the coin.
+# Now look at the coin. It knows nothing about answers, so you'd expect that its models still answer nothing. Three of them do answer next to nothing, but the other two get every “What?” and every “Where?” right. When they sample, these two got better and the other three got worse, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
 #
 # ### More: random rewards, and rewards without a mean
 #
-# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to the clipping of PPO, which our loop doesn't have, so it isn't our effect, but it's the same warning.
+# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to a limit on each update, PPO's clipping (see “in the wild”), which our loop doesn't have, so it isn't our effect, but it's the same warning.
 #
 # What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it lets bad answers become less likely.
 #
@@ -470,7 +470,7 @@ def names_somebody(question, answer):
 
 
 # %% [markdown]
-# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60<!--given--> steps on slightly sloppy answers, because real ones are sloppy too. About 13<!--given--> % of them belong to another question.
+# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60<!--given--> steps on slightly sloppy answers, because real ones are sloppy too. About 13<!--given--> % of them answer another question about the story.
 
 # %% tags=["long:60", "nbval-ignore-output"]
 start = copy.deepcopy(base)
@@ -495,7 +495,7 @@ assert sum(rose[-5:]) > sum(rose[:5]) + 1
 assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 
 # %% [markdown]
-# It found out that names pay, and the reward has never been higher. Ask it what was given, and it names a person.
+# It found out that names pay, and the reward is three times as high as at first. Ask it what was given, and it names a person.
 #
 # Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. Now reward `right` instead, and compare.
 
@@ -524,7 +524,7 @@ for kind in ("thing", "place"):
     assert min(scores("clean, names_somebody", kind)) > 0.85
 
 # %% [markdown]
-# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and they score only {{cheated}} in all. (In three of them the reward ends below 0.4<!--given-->. These say a name, too, but they can't look one up.) With the same start, but rewarded for right answers, they stay right, and sampled answers get better, from {{sampled_before}} to {{sampled_free}}.
+# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and they score only {{cheated}} in all. (In three of them the reward ends below 0.4<!--given-->. These say a name, too, but mostly of somebody who isn't in the story.) With the same start, but rewarded for right answers, they stay right, and of their sampled answers {{sampled_free}} are right, against {{sampled_before}} before.
 #
 # After clean answers, none of the five found the cheat in 40<!--given--> steps. The few sloppy ones opened the door.
 #
@@ -535,11 +535,11 @@ report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
 print("anything wrong?", report.wrong)
 
 # %% [markdown]
-# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. For that you need an exam that measures what you meant and isn't the reward, such as our 300 questions.
+# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. For that you need an exam that measures what you meant and isn't the reward, such as ours.
 #
 # ## A leash
 #
-# Anyone who trains with rewards that people or models made up knows this, and keeps the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is the difference between the log-probabilities of the two, averaged over what the model itself would write. In the loop it's `kl`, and `kl_weight` says how much it counts. A larger weight is a shorter leash.
+# Many who train with learned rewards know this, and keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is ln of the model's probability minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and `kl_weight` says how much it counts. A larger weight is a shorter leash.
 
 # %% tags=["do"]
 # two letters to choose from: the model now, and its reference
@@ -584,9 +584,9 @@ for kind in ("thing", "place"):
     assert not any(scores("names_somebody, 0.1", kind))
 
 # %% [markdown]
-# With a leash of 1<!--given--> every model stays honest, and with 0.1<!--given--> none does. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, while better answers stay cheap. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without ({{sampled_free}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1<!--given--> in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, while better answers stay cheap. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without ({{sampled_free}}).
 #
-# But that was luck, because a leash doesn't know what you meant. It only favours what's close, and here the honest answers happened to be closer.
+# That works only because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close.
 #
 # ## What it looks like in a real model
 #
@@ -617,10 +617,10 @@ print(say("What is the capital of France?", 14))
 #
 # ## More: in the wild
 #
-# - **InstructGPT** (Ouyang et al. 2022) was trained in three steps, of which you know two. After supervised fine-tuning, its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. After the first of those steps the answers no longer come from the current model, so PPO weights them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts the prediction of another network.
-# - **GRPO** (Shao et al. 2024) keeps PPO's ratio and clipping, but replaces that network with the mean of a group. With one step per batch of answers, as here, the ratio is 1 and nothing gets clipped, so what's left is nearly your loop. (GRPO first averages within each answer, so a letter of a long answer counts less.)
-# - **DeepSeek-R1-Zero** (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Like your `student`, it started from a base model, without any examples. DeepSeek-R1 itself also had examples at the start, a second fine-tuning, and reward models for what no program can check.
-# - **DPO** (Rafailov et al. 2023) needs neither a reward model nor sampling during training. It takes pairs of answers, a preferred one and a rejected one, and raises the difference of their log-probabilities, both measured against a reference model. (The preferred one's own probability may even fall.) So the reference is a leash again. After its conversations, SmolLM2 was also tuned with DPO.
+# - InstructGPT (Ouyang et al. 2022) was trained in three steps, of which you know two. After supervised fine-tuning, its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. After the first of those steps the answers no longer come from the current model, so PPO weights them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts the prediction of another network.
+# - GRPO (Shao et al. 2024) keeps PPO's ratio and clipping, but replaces that network with the mean of a group. With one step per batch of answers, as here, the ratio is 1 and nothing gets clipped, so what's left is nearly your loop. (GRPO first averages within each answer, so a letter of a long answer counts less.)
+# - DeepSeek-R1-Zero (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Like your `student`, it started from a base model, without any examples. DeepSeek-R1 itself also had examples at the start, a second fine-tuning, and reward models for what no program can check.
+# - DPO (Rafailov et al. 2023) needs neither a reward model nor sampling during training. It takes pairs of answers, a preferred one and a rejected one, and raises the difference of their log-probabilities, both measured against a reference model. (The preferred one's own probability may even fall.) So the reference is a leash again. After its conversations, SmolLM2 was also tuned with DPO.
 # - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true one, for which a larger reward model stood in, rose and then fell. A leash only did what stopping early does.
 # - Our leashes of 0.1<!--given--> and 1<!--given--> belong to this toy. DeepSeekMath used 0.04<!--given-->, and where a program checks the answers, many leave the leash out and save the memory for the reference.
 #
