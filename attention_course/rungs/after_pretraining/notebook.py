@@ -539,7 +539,7 @@ print("anything wrong?", report.wrong)
 #
 # ## A leash
 #
-# Many who train with learned rewards know this, and keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is ln of the model's probability minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and `kl_weight` says how much it counts. A larger weight is a shorter leash.
+# Many who train with learned rewards know this, and keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is ln of the model's probability minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
 
 # %% tags=["do"]
 # two letters to choose from: the model now, and its reference
@@ -547,9 +547,9 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 (now * (now.log() - before.log())).sum()
 
 # %% [markdown]
-# Now make `now` more like `before`, and then more certain. What happens to the divergence?
+# Make `now` more like `before`, then more certain, and watch the divergence.
 #
-# (At 0.5<!--given--> and 0.5<!--given--> it's 0. At 1<!--given--> and 0<!--given--> it would be ln 2, but 0 times ln 0 has to be left out.) `kl_per_token` does this for each letter, and you'll write it in the exercises.
+# (It falls to 0, and the other way it rises to ln 2.) `kl_per_token` does this for each letter of the answers.
 
 # %% tags=["folded"]
 # Question
