@@ -219,7 +219,7 @@ assert min(scores("a new model", "greedy", steps=120)) > 0.99
 # %% [markdown]
 # The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps can't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and hardly looks anything up any more ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
-# Then why pretrain at all? After 120<!--given--> steps even the new GPT answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while other texts are free.
+# Then why pretrain at all? After 120 steps even the new GPT answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while other texts are free.
 #
 # ### More: does it matter that the prompt is left out?
 #
@@ -549,7 +549,7 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 # %% [markdown]
 # Make `now` more like `before`, then more certain, and watch the divergence.
 #
-# (It falls to 0, and the other way it rises to ln 2.) `kl_per_token` does this for each letter of the answers.
+# (It falls to 0, and the other way it rises to ln 2.) `kl_per_token` does this for each letter.
 
 # %% tags=["folded"]
 # Question
