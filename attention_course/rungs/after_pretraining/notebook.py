@@ -247,7 +247,7 @@ for way, better in zip(ways, (1, 5, 5)):
     assert sum(a < b for a, b in zip(after, before)) == better
 
 # %% [markdown]
-# After ten steps all three ways give equally good answers. After 120<!--given--> steps, counting the prompt as it is never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of that is gone ({{fifth[2]:.2f}}).
+# After ten steps all three ways give equally good answers. After 120 steps, counting the prompt as it is never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of that is gone ({{fifth[2]:.2f}}).
 #
 # What's left out may be forgotten, though. With the prompt counted, its loss falls in all five models, and without it, it rises in four of the five. That's called catastrophic forgetting, and fewer steps, a smaller learning rate or some of the old text in each batch make it milder. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
 #
