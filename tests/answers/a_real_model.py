@@ -37,6 +37,26 @@ wrong(
 )
 
 
+def rotate_by_real_numbers(x, positions, base):
+    angles = torch.outer(positions.float(), base ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1]))
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack(
+        [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1
+    ).flatten(-2)
+
+
+right("rotate", rotate_by_cos_and_sin=rotate_by_real_numbers)
+wrong(
+    "rotate",
+    rotate_at_positions_in_bfloat16=lambda x, positions, base: rotate_by_real_numbers(
+        x, positions.bfloat16(), base
+    ),
+    rotate_by_a_table_of_24_positions=lambda x, positions, base: rotate_by_real_numbers(
+        x, torch.arange(24)[positions], base
+    ),
+)
+
+
 def _causal(q, k, v):
     return package.attention(q, k, v, package.causal_mask(q.shape[-2], k.shape[-2]))[0]
 

@@ -103,6 +103,15 @@ wrong(
 )
 
 
+@wrong("windowed_mean")
+def tokens_of_zeros_do_not_count(x, k):
+    rows = []
+    for t in range(x.shape[-2]):
+        window = x[..., max(0, t - k + 1) : t + 1, :]
+        rows.append(window.sum(dim=-2) / window.any(dim=-1).sum(dim=-1, keepdim=True).clamp(min=1))
+    return torch.stack(rows, dim=-2)
+
+
 @right("forgetting_mean")
 def fades_in_float64_by_numpy(x):
     t = np.arange(x.shape[-2], dtype=np.float64)

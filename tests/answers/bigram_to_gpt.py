@@ -26,6 +26,13 @@ def batch_target_of_the_last_token_wraps_to_the_first(ids, block_size, starts):
     return torch.stack([ids[places], ids[(places + 1) % (len(ids) - 1)]])
 
 
+@wrong("get_batch", "another_dtype")
+def batch_in_int32(ids, block_size, starts):
+    return torch.stack(
+        [torch.stack([ids[i + j : i + j + block_size] for i in starts]) for j in range(2)]
+    ).int()
+
+
 @right("cross_entropy_loss")
 def loss_by_one_hot_and_einsum(logits, targets):
     shifted = logits - logits.amax(dim=-1, keepdim=True)
@@ -114,4 +121,9 @@ wrong(
     write_with_draws_in_reverse=lambda model, ids, size, draws: write_as_told(
         model, ids, size, draws.flip(0)
     ),
+)
+wrong(
+    "generate",
+    write_a_little_warmer=lambda model, *given: write_as_told(lambda ids: model(ids) / 1.05, *given),
+    write_a_little_colder=lambda model, *given: write_as_told(lambda ids: model(ids) / 0.95, *given),
 )

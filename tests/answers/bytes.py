@@ -71,6 +71,11 @@ def head_size_rounded_after(T, n_layer, n_head, n_kv_head, n_embd, dtype):
     return 2 * T * n_layer * (n_kv_head // n_head) * n_embd * dtype.itemsize
 
 
+@wrong("cache_bytes", "too_large_for_int32")
+def bytes_divided_and_made_whole(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    return (2 * T * n_layer * n_kv_head * n_embd / n_head * dtype.itemsize).long().int()
+
+
 @right("roof")
 def roof_by_the_longer_time(flops, moved, most_flops, most_bytes):
     return flops / torch.maximum(flops / most_flops, moved / most_bytes)

@@ -98,3 +98,51 @@ wrong(
         dim=0
     ),
 )
+
+
+def attribution_by_size(size):
+    """Divide by a size that is made of the mean square."""
+
+    def attribute(outputs, W_proj, x, scale, W_vocab, ids):
+        written = torch.einsum("htd,chd->htc", outputs, W_proj.unflatten(1, (len(outputs), -1)))
+        logits = written / size(x.square().mean(dim=-1, keepdim=True)) * scale @ W_vocab.T
+        return logits[:, torch.arange(len(ids)), ids] - logits.mean(dim=-1)
+
+    return attribute
+
+
+wrong(
+    "direct_logit_attribution",
+    "no_eps",
+    attribution_by_a_bare_root=attribution_by_size(lambda square: square**0.5),
+)
+wrong(
+    "direct_logit_attribution",
+    "eps_outside_the_root",
+    attribution_by_a_root_and_a_bit=attribution_by_size(lambda square: square.sqrt() + 1e-5),
+)
+
+
+def induction_head_by(score):
+    """Find the head whose weights on what followed have the highest score."""
+
+    def find(weights, ids):
+        half = len(ids) // 2
+        t = torch.arange(half, len(ids))
+        scores = score(weights[..., t, t - half + 1])
+        return torch.tensor(divmod(int(scores.argmax()), scores.shape[1]))
+
+    return find
+
+
+wrong(
+    "find_induction_head",
+    "smallest_weight",
+    find_by_the_smallest_weight=induction_head_by(lambda weights: weights.amin(dim=-1)),
+)
+wrong(
+    "find_induction_head",
+    "mean_of_another_number",
+    find_by_the_loss=induction_head_by(lambda weights: (weights + 1e-3).log().mean(dim=-1)),
+    find_by_the_norm=induction_head_by(lambda weights: weights.norm(dim=-1)),
+)

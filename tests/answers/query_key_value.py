@@ -86,6 +86,20 @@ wrong(
 )
 
 
+def head_with(mask, x, W_query, W_key, W_value):
+    return attention_weights(x @ W_query, x @ W_key, mask) @ (x @ W_value)
+
+
+wrong(
+    "head_forward",
+    "always_causal",
+    head_that_hides_the_future_beside_the_mask=lambda *given: head_with(given[-1].tril(), *given[:-1]),
+    head_that_asks_the_mask_for_blind_queries_only=lambda *given: head_with(
+        (given[-1] | True).tril() & given[-1].any(dim=-1, keepdim=True), *given[:-1]
+    ),
+)
+
+
 @right("previous_token")
 def previous_by_random_keys(T):
     W_key = torch.randn(T, 2000, generator=torch.Generator().manual_seed(0))

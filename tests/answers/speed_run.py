@@ -1,5 +1,7 @@
 """Answers to the exercises of speed_run."""
 
+from itertools import accumulate
+
 import numpy as np
 import torch
 
@@ -64,3 +66,17 @@ wrong(
         np.array([np.interp(-mark, -each[1].numpy(), each[0].numpy()) for each in (old, new, old)])
     ),
 )
+
+
+@wrong("speed_up", "running_minimum")
+def speed_up_of_the_lowest_loss_so_far(old, new, mark):
+    def first(seconds, losses):
+        lowest = list(accumulate(losses.tolist(), min))
+        for i, loss in enumerate(lowest):
+            if loss <= mark:
+                share = (lowest[i - 1] - mark) / (lowest[i - 1] - loss)
+                return seconds[i - 1] + share * (seconds[i] - seconds[i - 1])
+        return torch.tensor(torch.nan)
+
+    a, b = first(*old), first(*new)
+    return torch.stack([a, b, a / b])

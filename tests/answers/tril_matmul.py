@@ -61,3 +61,14 @@ wrong(
         torch.softmax(5.0 * (steps_back(T) == 1), dim=-1) * (torch.arange(T)[:, None] > 0)
     ),
 )
+wrong(
+    "band_matrix",
+    "not_float32",
+    band_in_float64=lambda T, k: normalized(torch.ones(T, T).double().tril().triu(1 - k)),
+)
+wrong(
+    "shift_matrix",
+    "not_float32",
+    shift_in_float64=lambda T: (steps_back(T) == 1).double(),
+    shift_in_float16=lambda T: (steps_back(T) == 1).half(),
+)

@@ -57,9 +57,11 @@ def test_of_a_long_error_the_beginning_is_said():
     assert len(verdict.message) < 500
 
 
-@pytest.mark.parametrize(("dtype", "passes"), [(torch.float64, True), (torch.int64, False)])
-def test_any_floating_dtype_will_do_where_none_was_given(dtype, passes):
-    assert judged("shift_matrix", lambda T: torch.ones(T - 1, dtype=dtype).diag(-1)).passed is passes
+def test_any_floating_dtype_will_do_where_none_was_given_or_needed():
+    schedule = EXERCISES["learning_rate_schedule"].reference
+    assert judged("learning_rate_schedule", lambda *plan: schedule(*plan).double()).passed
+    verdict = judged("shift_matrix", lambda T: torch.ones(T - 1, dtype=torch.int64).diag(-1))
+    assert (verdict.passed, verdict.mistakes) == (False, ("wrong_dtype",))
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def draw_tokens(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_heads(generator: torch.Generator) -> list[tuple]:
-    """Draw queries or keys, positions and bases: from 0 on, from elsewhere, and in any order.
+    """Draw queries or keys, positions and bases: from 0 on, from elsewhere, far away, and in any order.
 
     One input has T == n_head, one T == head_size / 2, and one a single pair of channels.
     """
@@ -200,6 +200,7 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         draw((2, 3, 3, 4), [0, 1, 2], 100.0),
         draw((2, 2, 5, 6), anywhere, 50.0),
         draw((1, 3, 4, 8), [start, 0, 2, 2], 10_000.0),
+        draw((4, 6), [300 + start, 301 + start, 0, 511], 10_000.0),  # bfloat16 has no odd number above 256
     ]
 
 

@@ -52,6 +52,7 @@ def draw_tokens(generator: torch.Generator) -> list[tuple]:
     drawn = [torch.randint(-9, 10, shape, generator=generator).float() for shape in small]
     drawn += [torch.randn(shape, generator=generator) for shape in large]
     drawn[1][:2, 0] = torch.tensor([4.0, 0.0])  # zeros must count too
+    drawn[-2][3] = 0  # and so must a token of zeros
     drawn[-1] *= 1e4
     return [(x,) for x in drawn]
 

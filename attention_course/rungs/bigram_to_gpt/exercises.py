@@ -205,7 +205,7 @@ def draw_parts(generator: torch.Generator) -> list[tuple]:
     return [draw(*each) for each in (*sizes, (2, 5, 4, 10))]
 
 
-SIXTEENTHS = 16  # probabilities are multiples of 1/16 and draws lie halfway between: rounding cannot matter
+SIXTEENTHS = 16  # probabilities are multiples of 1/16 and no draw lies near one: rounding cannot matter
 
 
 @lru_cache
@@ -269,8 +269,8 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     """Draw a model, ids, block_size and draws: prompts that fit a block, exceed it, or outgrow it.
 
     Some models raise an error beyond block_size, as a GPT does; others give other logits. In one, the draw
-    equals a cumulative sum. In the last, three tokens for a block of five continue differently if tokens are
-    left out or added.
+    equals a cumulative sum. In the last but one, three tokens for a block of five continue differently if
+    tokens are left out or added. In the last, draws lie 1/500 beside a sum: other probabilities show.
     """
 
     def draw(V, block_size, T, n, strict):
@@ -287,7 +287,9 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     sizes = [(4, 3, 2, 4, False), (4, 3, 3, 5, True), (5, 1, 2, 4, False), (6, 4, 7, 6, True)]
     drawn = [draw(3, 2, 3, 2, False), draw(3, 4, 1, 1, True), tied, *(draw(*each) for each in sizes)]
     short = next(one for _ in count() if is_told_apart(*(one := draw(8, 5, 3, 4, True))))
-    return [*drawn, draw(7, 5, 8, 9, False), short]
+    model, ids, block_size, _ = draw(12, 4, 3, 1, False)
+    beside = torch.randint(1, 16, (24,), generator=generator) / SIXTEENTHS + torch.tensor([-1, 1] * 12) / 500
+    return [*drawn, draw(7, 5, 8, 9, False), short, (model, ids, block_size, beside)]
 
 
 # Properties
@@ -373,6 +375,11 @@ OF_A_BATCH = (
     ),
     Property("Each target but the last is the next input.", targets_are_inputs),
     Property("A block gives the same result alone as in a batch.", block_alone),
+    Property(
+        "The result has the dtype of the text.",
+        lambda f, ids, block_size, starts: f(ids, block_size, starts).dtype == ids.dtype,
+        "another_dtype",
+    ),
 )
 OF_A_LOSS = (
     Property("If all logits are equal, the loss is ln V.", equal_logits_cost_ln_v),

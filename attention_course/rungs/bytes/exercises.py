@@ -155,7 +155,7 @@ def roof(
 
 
 def draw_sizes(generator: torch.Generator) -> list[tuple]:
-    """Draw sizes of models: all heads alone, one for all, and groups; 16, 32 and 8 bits."""
+    """Draw sizes of models: all heads alone, one for all, and groups; 16, 32 and 8 bits; more than 2 GiB."""
 
     def draw(low, high):
         return int(torch.randint(low, high, (), generator=generator))
@@ -172,7 +172,8 @@ def draw_sizes(generator: torch.Generator) -> list[tuple]:
         n_head = n_kv_head * group
         T = torch.randint(11, 40, (3,), generator=generator)
         given.append((T, draw(3, 8), n_head, n_kv_head, n_head * head_size, dtype))
-    return given
+    long = torch.randint(20_000, 30_000, (2,), generator=generator)
+    return [*given, (long, 80, 64, 8, 8192, torch.bfloat16)]  # as in Llama 2 70B
 
 
 def draw_parts(generator: torch.Generator) -> list[tuple]:

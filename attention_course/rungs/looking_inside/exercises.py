@@ -122,7 +122,30 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
             if aimless and layers.argmin() != heads.argmin():  # so that (layer, head) is not (head, layer)
                 return weights[layers][:, heads], ids
 
-    return [draw(*sizes) for sizes in ((3, 6, 4), (6, 3, 5), (3, 6, 5), (6, 3, 4))]
+    drawn = [draw(*sizes) for sizes in ((3, 6, 4), (6, 3, 5), (3, 6, 5), (6, 3, 4))]
+    return [*drawn, draw_close_heads(generator)]
+
+
+def draw_close_heads(generator: torch.Generator) -> tuple:
+    """Draw the weights of six heads, four of which look at what followed with nearly the same mean.
+
+    The smallest weight ranks another one first than the mean does; so do means of logarithms, and of squares.
+    """
+    half, T = 5, 10
+    shares = torch.full((6, half), 0.3)
+    shares[0] = torch.tensor([0.95, 0.95, 0.95, 0.95, 0.6])  # mean 0.88
+    shares[1] = torch.tensor([0.88, 0.88, 0.88, 0.88, 0.83])  # mean 0.87
+    shares[2] = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.3])  # mean 0.86
+    shares[3] = 0.85
+    shares = shares[:, torch.randperm(half, generator=generator)]
+    t = torch.arange(half, T)
+    weights = torch.rand(6, T, T, generator=generator).tril()
+    weights[:, t, t - half + 1] = 0
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    weights[:, half:] *= 1 - shares[..., None]
+    weights[:, t, t - half + 1] = shares
+    ids = torch.randperm(50, generator=generator)[:half].repeat(2)
+    return weights[torch.randperm(6, generator=generator)].view(2, 3, T, T), ids
 
 
 def layers_reversed(find, weights, ids):
@@ -154,9 +177,12 @@ def draw_streams(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_layers(generator: torch.Generator) -> list[tuple]:
-    """Draw the heads of one layer, the last state of the stream, and ids, all sizes different."""
+    """Draw the heads of one layer, the last state of the stream, and ids, all sizes different.
+
+    In the last, the stream is so short that the 1e-5 counts.
+    """
     drawn = []
-    for n_head, T, head_size, V in ((2, 4, 3, 7), (3, 5, 2, 8), (4, 3, 2, 9), (2, 5, 4, 6)):
+    for n_head, T, head_size, V in ((2, 4, 3, 7), (3, 5, 2, 8), (4, 3, 2, 9), (2, 5, 4, 6), (5, 5, 2, 7)):
         C = n_head * head_size
         outputs = torch.randn(n_head, T, head_size, generator=generator)
         W_proj = torch.randn(C, C, generator=generator)
@@ -165,6 +191,7 @@ def draw_layers(generator: torch.Generator) -> list[tuple]:
         W_vocab = torch.randn(V, C, generator=generator) + 0.5
         ids = torch.randperm(V, generator=generator)[:T]
         drawn.append((outputs, W_proj, x, scale, W_vocab, ids))
+    drawn[-1][2].mul_(1e-3)
     return drawn
 
 

@@ -144,7 +144,7 @@ def draw_plans(generator: torch.Generator) -> list[tuple]:
 def draw_curves(generator: torch.Generator) -> list[tuple]:
     """Draw two curves and a mark: falling, noisy with several crossings, and with a mark too low for one.
 
-    One curve touches the mark, and rises again.
+    One curve touches the mark, and rises again. One rises right before it first crosses the mark.
 
     The new one takes less time for a step in most, and both are measured at times of their own.
     """
@@ -167,6 +167,7 @@ def draw_curves(generator: torch.Generator) -> list[tuple]:
         (curve(falling[:3], 4.0), curve(quick, 3.0), 2.3),
         (curve(noisy, 4.0), curve(falling[:4], 1.0), 2.1),
         (curve([4.0, 2.5, 3.0, 2.0], 4.0, noise=0), curve(falling, 2.0), 2.5),
+        (curve([4.0, 2.6, 2.8, 2.4], 5.0), curve(quick, 6.0), 2.5),
     ]
 
 

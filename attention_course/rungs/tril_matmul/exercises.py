@@ -59,16 +59,27 @@ def negative_start(T, k):
     return weights
 
 
+OF_FLOAT32 = "Its product with tokens in float32 raises no error."
+
+
+def multiplies_tokens(matrix, *sizes):
+    """Multiply tokens in float32, which a matrix of another dtype refuses."""
+    found = matrix(*sizes)
+    return (found @ torch.ones(len(found), 1)).isfinite().all()
+
+
 OF_A_BAND = (
     Property("Each row sums to 1.", lambda f, T, k: close(torch.ones(T), f(T, k).sum(dim=1))),
     Property("There is nothing above the diagonal.", lambda f, T, k: not f(T, k).triu(1).any()),
     Property("Every token sees itself.", lambda f, T, k: (f(T, k).diagonal() > 0).all()),
     Property("No row has more than k weights.", lambda f, T, k: ((f(T, k) != 0).sum(dim=1) <= k).all()),
+    Property(OF_FLOAT32, multiplies_tokens, "not_float32"),
 )
 OF_A_SHIFT = (
     Property("Row 0 is zeros.", lambda f, T: not f(T)[0].any()),
     Property("Every other row sums to 1.", lambda f, T: close(torch.ones(T - 1), f(T)[1:].sum(dim=1))),
     Property("There is nothing on the diagonal or above it.", lambda f, T: not f(T).triu().any()),
+    Property(OF_FLOAT32, multiplies_tokens, "not_float32"),
 )
 
 EXERCISES = (
