@@ -16,6 +16,7 @@ from attention_course.examine.beginning import FADES, recency
 from attention_course.examine.question import (
     ATTENTION_TOKENS,
     MIN_OWN_EFFECT,
+    OUTWEIGHS,
     PAIRWISE_TOKENS,
     ModelVariants,
     asks,
@@ -578,9 +579,12 @@ def residual(variants: ModelVariants) -> Finding:
     effects = by_text.mean(dim=0)
     if not effects[:-1].any():
         raise CannotAskError("With these parameters no earlier token changes the last logits.")
-    ratio = float(effects[-1] / effects[:-1].mean())
-    times = f"{ratio:.1f}" if ratio < 1000 else "more than 1000"
-    holds = ratio > MIN_OWN_EFFECT
+    ratio = own_effect(effects)
+    said, holds = f"The last token changes the last logits {in_times(ratio)} as much as one before it", True
+    if ratio <= MIN_OWN_EFFECT:  # layers that sum over time may outweigh what goes around them
+        faint = own_effect(variants.with_faint_layers.effects_on_last(variants.short).mean(dim=0))
+        if holds := faint > OUTWEIGHS:
+            said += f", and {in_times(faint)} when its layers are made faint"
     cause = ""
     recurrent = any(isinstance(module, nn.RNNBase) for module in unit.modules())
     if not holds and (recurrent or recency(by_text[:, :-1]) > FADES):
@@ -589,8 +593,18 @@ def residual(variants: ModelVariants) -> Finding:
         cause = "apart"
     return finding_if(
         holds,
-        f"The last token changes the last logits {times} times as much as one before it.",
+        f"{said}.",
         f"More than {MIN_OWN_EFFECT} times: it comes by the residual stream as well as by attention.",
         cause,
         otherwise="wrong" if variants.is_copy and unit.embeddings and not cause else "doubtful",
     )
+
+
+def own_effect(effects: Tensor) -> float:
+    """Return how many times as much as the mean of the others the last of these effects is."""
+    return float(effects[-1] / effects[:-1].mean())
+
+
+def in_times(ratio: float) -> str:
+    """Tell a ratio."""
+    return f"{ratio:.1f} times" if ratio < 1000 else "more than 1000 times"

@@ -29,6 +29,7 @@ TARGET_ARGUMENTS = (
 )  # what models call the tokens that they compare logits with
 Beside = tuple[Callable[..., Any] | None]
 LARGE = 10_000_000  # parameters
+LITTLE = 0.01  # times its matrices a layer adds nearly nothing
 NEVER = -1e4  # a logit at which a token never comes
 BORROWS = (
     "forward() of a copy computes with the parameters of another object: of the model that was copied. Does "
@@ -251,6 +252,21 @@ class WrappedModel(nn.Module):
         with torch.no_grad():
             for embedding in wrapped.embeddings:
                 embedding.weight /= embedding.weight.std(correction=0).clamp(min=1e-9)
+        return wrapped
+
+    def with_faint_layers(self) -> "WrappedModel":
+        """Return a copy in float32 with large embeddings, whose other matrices are LITTLE times themselves.
+
+        Of a sum of the two only the embeddings are left; where there is no sum, a norm makes up for it.
+        """
+        wrapped = self.with_unit_embeddings()
+        tables = {id(embedding.weight) for embedding in wrapped.embeddings}
+        with torch.no_grad():
+            for parameter in wrapped.parameters():
+                if id(parameter) in tables:
+                    parameter /= LITTLE
+                elif parameter.dim() > 1 and parameter.is_floating_point():
+                    parameter *= LITTLE
         return wrapped
 
     @property

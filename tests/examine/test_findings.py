@@ -6,6 +6,8 @@ import re
 import pytest
 import torch
 from examine.right import BLOCK, Padded, Recurrent, V
+from torch import nn
+from torch.nn import functional as F
 
 from attention_course.examine import findings
 from attention_course.examine.findings import leak_cause
@@ -164,6 +166,31 @@ def test_the_residual_stream_is_seen_at_any_size_of_the_embeddings():
     model = plant()
     model.tokens.weight.data /= 1000  # what attention adds is then far larger
     assert asked(findings.residual, model).verdict == "right"
+
+
+class Sums(nn.Module):
+    """What attention is in a transformer is here a sum over time, without a mean."""
+
+    def __init__(self, residual, norm):
+        super().__init__()
+        self.residual, self.norm, self.tokens = residual, norm, nn.Embedding(V, 32)
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+        self.into, self.head = nn.Linear(32, 32), nn.Linear(32, V)
+
+    def forward(self, ids):
+        x = self.into(self.tokens(ids))
+        for layer in self.layers:
+            made = layer(self.norm(x, (32,))).cumsum(1)
+            x = x + made if self.residual else made
+        return self.head(F.layer_norm(x, (32,)))
+
+
+@pytest.mark.parametrize("norm", [F.layer_norm, lambda x, _: x])
+@pytest.mark.parametrize(("residual", "verdict"), [(True, "right"), (False, "wrong")])
+def test_a_residual_stream_is_seen_beside_sums_over_time(residual, verdict, norm):
+    torch.manual_seed(0)
+    finding = asked(findings.residual, Sums(residual, norm))
+    assert finding.verdict == verdict, finding
 
 
 @pytest.mark.parametrize("where", [(0, 0, 3), (slice(None), 1, 3), (0, slice(None), 3)])
