@@ -25,6 +25,7 @@ from attention_course.examine.question import (
 )
 from attention_course.examine.report import Finding
 from attention_course.examine.wrapped_model import (
+    MUCH,
     NEVER,
     TARGET_ARGUMENTS,
     CannotAskError,
@@ -159,7 +160,17 @@ def raw(variants: ModelVariants) -> Finding:
         said = f"Ids {one} and {other} get the same logit everywhere."
         told = "wrong" if told_apart(variants, one, other) else "doubtful"
         return finding_if(False, said, "A logit for each id.", "copied", otherwise=told)
+    if variants.is_copy and (dropped := dropped_in_training(variants.with_noise, variants.short)):
+        said = f"In train mode {dropped} of {logits.numel()} are exactly 0, each time others."
+        return finding_if(False, said, "None.", "dropout")
     return finding_if(True, f"From {low:.2g} to {high:.2g}.")
+
+
+def dropped_in_training(wrapped: WrappedModel, T: int) -> int:
+    """Return how many logits are 0 in train mode, if many are with each seed, and not always the same."""
+    trained, ids = wrapped.copied().train(), wrapped.draw(4, T)
+    zero, other = (trained.logits(ids, seed)[..., wrapped.tokens] == 0 for seed in (0, 1))
+    return int(zero.sum()) if min(zero.sum(), (zero & ~other).sum()) >= CLAMPED else 0
 
 
 def clamped_at(logits: Tensor) -> list[float]:
@@ -293,6 +304,9 @@ def no_leak(variants: ModelVariants) -> Finding:
         ):
             said = f"In train mode, later tokens change {moved} outputs."
         holds = not moved
+    if holds and variants.with_large_scores.influence(T).triu(1).any():
+        said = f"With matrices {MUCH:.0f} times as large, later tokens change earlier outputs."
+        return finding_if(False, said, cause="finite", otherwise="doubtful")
     if not holds:
         said += leaking_module(noisy)
     cells = [(t, s) for t, s in leaks.nonzero().tolist()]

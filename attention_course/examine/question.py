@@ -87,6 +87,11 @@ class ModelVariants:
         """The model with layers that add little; see `WrappedModel.with_faint_layers`."""
         return self._fitting(WrappedModel.with_faint_layers)
 
+    @cached_property
+    def with_large_scores(self) -> WrappedModel:
+        """The model with larger matrices; see `WrappedModel.with_large_scores`."""
+        return self._fitting(WrappedModel.with_large_scores)
+
     def _fitting(self, make: Callable[[WrappedModel], WrappedModel]) -> WrappedModel:
         if not self.is_copy:
             return self.given

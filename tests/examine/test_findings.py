@@ -110,6 +110,35 @@ def test_logits_that_are_cut_off_or_copied_are_told(change, verdict, said):
     assert (finding.verdict, said in finding.measured) == (verdict, True), finding
 
 
+@pytest.mark.parametrize("where", [(), ("layers.0",), ("layers.1.down",), ("tokens",)])
+def test_dropout_on_the_logits_is_found_and_elsewhere_it_is_right(where):
+    class Dropping(Model):
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            return logits if where else F.dropout(logits, 0.1, self.training)
+
+    model = Dropping(V, BLOCK)
+    for name in where:
+        model.get_submodule(name).register_forward_hook(
+            lambda module, _, x: F.dropout(x, 0.2, module.training)
+        )
+    finding = asked(findings.raw, model)
+    assert finding.verdict == ("right" if where else "wrong"), finding
+    assert where or "dropout after the last layer" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("fill", "verdict"), [("-30.0", "doubtful"), ("-100.0", "doubtful"), ("-1e4", "right"), ("-1e9", "right")]
+)
+@pytest.mark.parametrize("sizes", [{}, {"heads": 1}, {"layers": 1, "positions": "rotary"}])
+def test_a_mask_that_large_scores_overcome_is_doubted(fill, verdict, sizes):
+    torch.manual_seed(0)
+    bugs = [] if fill == "-1e9" else [Bug("a finite fill", [["-1e9", fill]])]
+    finding = asked(findings.no_leak, plant(*bugs, **sizes))
+    assert finding.verdict == verdict, finding
+    assert verdict == "right" or "finite number" in finding.cause
+
+
 def test_one_token_that_gives_nan_is_named():
     finding = asked(findings.prefix_alone, OverTime())
     assert finding.measured == "NaN or inf for a text of length 1."
