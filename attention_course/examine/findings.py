@@ -16,6 +16,7 @@ from attention_course.examine.beginning import FADES, recency
 from attention_course.examine.question import (
     ATTENTION_TOKENS,
     MIN_OWN_EFFECT,
+    OUTWEIGHS,
     PAIRWISE_TOKENS,
     ModelVariants,
     asks,
@@ -24,6 +25,7 @@ from attention_course.examine.question import (
 )
 from attention_course.examine.report import Finding
 from attention_course.examine.wrapped_model import (
+    MUCH,
     NEVER,
     TARGET_ARGUMENTS,
     CannotAskError,
@@ -158,7 +160,17 @@ def raw(variants: ModelVariants) -> Finding:
         said = f"Ids {one} and {other} get the same logit everywhere."
         told = "wrong" if told_apart(variants, one, other) else "doubtful"
         return finding_if(False, said, "A logit for each id.", "copied", otherwise=told)
+    if variants.is_copy and (dropped := dropped_in_training(variants.with_noise, variants.short)):
+        said = f"In train mode {dropped} of {logits.numel()} are exactly 0, each time others."
+        return finding_if(False, said, "None.", "dropout")
     return finding_if(True, f"From {low:.2g} to {high:.2g}.")
+
+
+def dropped_in_training(wrapped: WrappedModel, T: int) -> int:
+    """Return how many logits are 0 in train mode, if many are with each seed, and not always the same."""
+    trained, ids = wrapped.copied().train(), wrapped.draw(4, T)
+    zero, other = (trained.logits(ids, seed)[..., wrapped.tokens] == 0 for seed in (0, 1))
+    return int(zero.sum()) if min(zero.sum(), (zero & ~other).sum()) >= CLAMPED else 0
 
 
 def clamped_at(logits: Tensor) -> list[float]:
@@ -292,6 +304,9 @@ def no_leak(variants: ModelVariants) -> Finding:
         ):
             said = f"In train mode, later tokens change {moved} outputs."
         holds = not moved
+    if holds and variants.with_large_scores.influence(T).triu(1).any():
+        said = f"With matrices {MUCH:.0f} times as large, later tokens change earlier outputs."
+        return finding_if(False, said, cause="finite", otherwise="doubtful")
     if not holds:
         said += leaking_module(noisy)
     cells = [(t, s) for t, s in leaks.nonzero().tolist()]
@@ -578,9 +593,12 @@ def residual(variants: ModelVariants) -> Finding:
     effects = by_text.mean(dim=0)
     if not effects[:-1].any():
         raise CannotAskError("With these parameters no earlier token changes the last logits.")
-    ratio = float(effects[-1] / effects[:-1].mean())
-    times = f"{ratio:.1f}" if ratio < 1000 else "more than 1000"
-    holds = ratio > MIN_OWN_EFFECT
+    ratio = own_effect(effects)
+    said, holds = f"The last token changes the last logits {in_times(ratio)} as much as one before it", True
+    if ratio <= MIN_OWN_EFFECT:  # layers that sum over time may outweigh what goes around them
+        faint = own_effect(variants.with_faint_layers.effects_on_last(variants.short).mean(dim=0))
+        if holds := faint > OUTWEIGHS:
+            said += f", and {in_times(faint)} when its layers are made faint"
     cause = ""
     recurrent = any(isinstance(module, nn.RNNBase) for module in unit.modules())
     if not holds and (recurrent or recency(by_text[:, :-1]) > FADES):
@@ -589,8 +607,18 @@ def residual(variants: ModelVariants) -> Finding:
         cause = "apart"
     return finding_if(
         holds,
-        f"The last token changes the last logits {times} times as much as one before it.",
+        f"{said}.",
         f"More than {MIN_OWN_EFFECT} times: it comes by the residual stream as well as by attention.",
         cause,
         otherwise="wrong" if variants.is_copy and unit.embeddings and not cause else "doubtful",
     )
+
+
+def own_effect(effects: Tensor) -> float:
+    """Return how many times as much as the mean of the others the last of these effects is."""
+    return float(effects[-1] / effects[:-1].mean())
+
+
+def in_times(ratio: float) -> str:
+    """Tell a ratio."""
+    return f"{ratio:.1f} times" if ratio < 1000 else "more than 1000 times"

@@ -24,6 +24,7 @@ MAX_BACKWARD_TOKENS = 512  # tokens of a text in a backward pass
 ATTENTION_TOKENS = 64  # tokens of a text in which attention is measured
 MIN_EFFECTIVE_SHARE = 0.41  # right models have 0.44 and more, unscaled scores of one head below 0.4
 MIN_OWN_EFFECT = 1.5  # right models have 2.0 and more; without a residual stream 1.4 at most
+OUTWEIGHS = 10.0  # with faint layers a residual stream gives 60 and more, and none 1.5 at most
 RAISED = "The model raised this error on a text that it has to be able to read."
 ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
 REQUIRED = "Give the model what it is asked for, or leave the question out of `require`."
@@ -80,6 +81,16 @@ class ModelVariants:
     def with_unit_embeddings(self) -> WrappedModel:
         """The model with large embeddings; see `WrappedModel.with_unit_embeddings`."""
         return self._fitting(WrappedModel.with_unit_embeddings)
+
+    @cached_property
+    def with_faint_layers(self) -> WrappedModel:
+        """The model with layers that add little; see `WrappedModel.with_faint_layers`."""
+        return self._fitting(WrappedModel.with_faint_layers)
+
+    @cached_property
+    def with_large_scores(self) -> WrappedModel:
+        """The model with larger matrices; see `WrappedModel.with_large_scores`."""
+        return self._fitting(WrappedModel.with_large_scores)
 
     def _fitting(self, make: Callable[[WrappedModel], WrappedModel]) -> WrappedModel:
         if not self.is_copy:

@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attention_course.examine.question import (
     MAX_BACKWARD_TOKENS,
+    PAIRWISE_TOKENS,
     ModelVariants,
     asks,
     equal_logits,
@@ -188,7 +189,11 @@ def own_dtype(variants: ModelVariants) -> Finding:
     given = variants.given
     dtypes = {p.dtype for p in given.parameters()} & {torch.float16, torch.bfloat16}
     if not dtypes or not variants.is_copy:
-        return finding_if(True, "Its parameters are in float32 or longer.")
+        said = "Its parameters are in float32 or longer."
+        if variants.is_copy and (dtype := rounded_last(variants.with_noise)):
+            said = f"{said} Its layers compute in that, but each of its logits is a number of {dtype}."
+            return finding_if(False, said, "Logits in float32.", "rounded", otherwise="doubtful")
+        return finding_if(True, said)
     own, T, dtype = given.copied(), min(MAX_BACKWARD_TOKENS, given.block_size), dtypes.pop()
     with torch.no_grad():
         for parameter, moved in zip(own.parameters(), variants.with_noise.parameters(), strict=True):
@@ -200,6 +205,31 @@ def own_dtype(variants: ModelVariants) -> Finding:
     early, late = float(errors[: T // 8].mean()), float(errors[-T // 4 :].mean())
     said = f"In {dtype} logits are off by {early:.2g} early in {T} tokens, and by {late:.2g} late."
     return finding_if(late < GROWS * early, said, otherwise="wrong" if late > FAR * early else "doubtful")
+
+
+def rounded_last(wrapped: WrappedModel) -> torch.dtype | None:
+    """Return the shorter dtype to which logits in float32 are rounded, if none of the modules computes in it.
+
+    Under autocast their modules do; and whoever gets logits in a shorter dtype sees it.
+    """
+    if not any(parameter.is_floating_point() for parameter in wrapped.parameters()):
+        return None
+    outputs, ids = list[Tensor](), wrapped.draw(2, min(PAIRWISE_TOKENS, wrapped.block_size), seed=27)
+
+    def note(module: nn.Module, inputs: object, output: object) -> None:
+        outputs.extend(each for each in parts_of(output).values() if isinstance(each, Tensor))
+
+    hooks = [module.register_forward_hook(note) for module in wrapped.model.modules()]
+    try:
+        with torch.no_grad():
+            logits = wrapped(ids)[..., wrapped.tokens.to(wrapped.device)]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    dtypes = torch.bfloat16, torch.float16  # what is rounded to the first is a number of the second, too
+    if any(each.dtype in dtypes for each in (*outputs, logits)):
+        return None
+    return next((dtype for dtype in dtypes if torch.equal(logits.to(dtype).to(logits), logits)), None)
 
 
 @asks("Padding on the left changes nothing")

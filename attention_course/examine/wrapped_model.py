@@ -29,6 +29,8 @@ TARGET_ARGUMENTS = (
 )  # what models call the tokens that they compare logits with
 Beside = tuple[Callable[..., Any] | None]
 LARGE = 10_000_000  # parameters
+LITTLE = 0.01  # times its matrices a layer adds nearly nothing
+MUCH = 8.0  # times their matrices queries and keys have scores of a hundred
 NEVER = -1e4  # a logit at which a token never comes
 BORROWS = (
     "forward() of a copy computes with the parameters of another object: of the model that was copied. Does "
@@ -252,6 +254,30 @@ class WrappedModel(nn.Module):
             for embedding in wrapped.embeddings:
                 embedding.weight /= embedding.weight.std(correction=0).clamp(min=1e-9)
         return wrapped
+
+    def with_faint_layers(self) -> "WrappedModel":
+        """Return a copy in float32 with large embeddings, whose other matrices are LITTLE times themselves.
+
+        Of a sum of the two only the embeddings are left; where there is no sum, a norm makes up for it.
+        """
+        wrapped = self.with_unit_embeddings()
+        with torch.no_grad():
+            for embedding in wrapped.embeddings:
+                embedding.weight /= LITTLE
+        return wrapped.multiply_matrices(LITTLE)
+
+    def with_large_scores(self) -> "WrappedModel":
+        """Return a copy in float32, with noise, whose matrices are large: queries times keys, too."""
+        return self.with_noise().multiply_matrices(MUCH)
+
+    def multiply_matrices(self, factor: float) -> "WrappedModel":
+        """Multiply its matrices, but for embeddings; return it."""
+        tables = {id(embedding.weight) for embedding in self.embeddings}
+        with torch.no_grad():
+            for parameter in self.parameters():
+                if parameter.dim() > 1 and parameter.is_floating_point() and id(parameter) not in tables:
+                    parameter *= factor
+        return self
 
     @property
     def embeddings(self) -> list[nn.Embedding]:

@@ -20,10 +20,12 @@ from attention_course.examine.wrapped_model import (
     format_error,
     kept,
 )
+from attention_course.gpt import evaluating
 
 TEXTS = 256  # in which generate is asked whether it reads an id
 UNLIKELY = 1e-6  # what a right model does by luck
 DRAWN = 1024  # tokens that are drawn, to compare their mean surprise with the entropy
+ROUNDS = 8  # in which an id that has not been drawn may come
 RARE = 0.001  # a probability
 WRITTEN = 20  # tokens that it writes after each text
 GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that take the likeliest token
@@ -41,7 +43,15 @@ def options_of(wrapped: WrappedModel) -> Mapping[str, inspect.Parameter]:
 def written_by(
     wrapped: WrappedModel, ids: Tensor, max_new_tokens: int, seed: int = 0, **options: Any
 ) -> Tensor:
-    """Return ids (B, T) with what the model's own method generate appends to them."""
+    """Return ids (B, T) with what the model's own method generate appends; leave the mode as it was."""
+    with evaluating(wrapped):
+        return generated(wrapped, ids, max_new_tokens, seed, **options)
+
+
+def generated(
+    wrapped: WrappedModel, ids: Tensor, max_new_tokens: int, seed: int = 0, **options: Any
+) -> Tensor:
+    """Return what `written_by` does, and leave the model in the mode in which generate leaves it."""
     takes, (B, T) = options_of(wrapped), ids.shape
     torch.manual_seed(seed)
     total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
@@ -137,7 +147,37 @@ def writes_predictions(variants: ModelVariants) -> Finding:
             begins = "greedy" if missed[:, 0].any() else "later"
             return finding_if(False, said, "The likeliest each time.", cause or begins)
     later = drawn_from(logits[:, :1], drawn[:, :1]).verdict == "right"
-    return replace(drawn_from(logits, drawn), cause=cause or ("later" if later else ""))
+    finding = replace(drawn_from(logits, drawn), cause=cause or ("later" if later else ""))
+    if finding.verdict == "wrong":
+        return finding
+    with evaluating(noisy):
+        generated(noisy, ids[:1], 1)
+        if turned := sum(module.training for module in noisy.modules()):
+            said = f"Called in eval mode, generate leaves {turned} modules in train mode."
+            return finding_if(False, said, "The mode stays as it was.", "mode")
+    samples = drawn_from(logits, drawn, "By itself: ").verdict == "right"
+    if samples and (absent := never_drawn(noisy, written, T)):
+        said = f"It never draws id {absent[0]}, of which it predicts that it comes."
+        return finding_if(False, said, "Any id that can come.", "absent", otherwise="doubtful")
+    return finding
+
+
+def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:
+    """Return the ids that generate never appends to the first T of what it has written, which is no luck.
+
+    Where it may be luck it writes again.
+    """
+    never, luck = torch.isin(torch.arange(wrapped.vocab_size), wrapped.tokens), 1.0
+    for seed in range(1, ROUNDS + 1):
+        drawn, logits = written[:, T:], wrapped.logits(written[:, :-1])[:, T - 1 :]
+        never &= drawn.flatten().bincount(minlength=len(never)) == 0
+        luck = luck * (-logits.double().softmax(dim=-1)).log1p().sum(dim=(0, 1)).exp()
+        if found := (never & (luck * len(never) < UNLIKELY)).nonzero()[:, 0].tolist():
+            return found
+        if not (never & (luck < 0.1)).any():
+            break
+        written = written_by(wrapped, written[:, :T], drawn.shape[1], seed)
+    return []
 
 
 def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "") -> Finding:

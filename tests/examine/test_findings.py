@@ -6,6 +6,8 @@ import re
 import pytest
 import torch
 from examine.right import BLOCK, Padded, Recurrent, V
+from torch import nn
+from torch.nn import functional as F
 
 from attention_course.examine import findings
 from attention_course.examine.findings import leak_cause
@@ -108,6 +110,35 @@ def test_logits_that_are_cut_off_or_copied_are_told(change, verdict, said):
     assert (finding.verdict, said in finding.measured) == (verdict, True), finding
 
 
+@pytest.mark.parametrize("where", [(), ("layers.0",), ("layers.1.down",), ("tokens",)])
+def test_dropout_on_the_logits_is_found_and_elsewhere_it_is_right(where):
+    class Dropping(Model):
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            return logits if where else F.dropout(logits, 0.1, self.training)
+
+    model = Dropping(V, BLOCK)
+    for name in where:
+        model.get_submodule(name).register_forward_hook(
+            lambda module, _, x: F.dropout(x, 0.2, module.training)
+        )
+    finding = asked(findings.raw, model)
+    assert finding.verdict == ("right" if where else "wrong"), finding
+    assert where or "dropout after the last layer" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("fill", "verdict"), [("-30.0", "doubtful"), ("-100.0", "doubtful"), ("-1e4", "right"), ("-1e9", "right")]
+)
+@pytest.mark.parametrize("sizes", [{}, {"heads": 1}, {"layers": 1, "positions": "rotary"}])
+def test_a_mask_that_large_scores_overcome_is_doubted(fill, verdict, sizes):
+    torch.manual_seed(0)
+    bugs = [] if fill == "-1e9" else [Bug("a finite fill", [["-1e9", fill]])]
+    finding = asked(findings.no_leak, plant(*bugs, **sizes))
+    assert finding.verdict == verdict, finding
+    assert verdict == "right" or "finite number" in finding.cause
+
+
 def test_one_token_that_gives_nan_is_named():
     finding = asked(findings.prefix_alone, OverTime())
     assert finding.measured == "NaN or inf for a text of length 1."
@@ -164,6 +195,31 @@ def test_the_residual_stream_is_seen_at_any_size_of_the_embeddings():
     model = plant()
     model.tokens.weight.data /= 1000  # what attention adds is then far larger
     assert asked(findings.residual, model).verdict == "right"
+
+
+class Sums(nn.Module):
+    """What attention is in a transformer is here a sum over time, without a mean."""
+
+    def __init__(self, residual, norm):
+        super().__init__()
+        self.residual, self.norm, self.tokens = residual, norm, nn.Embedding(V, 32)
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+        self.into, self.head = nn.Linear(32, 32), nn.Linear(32, V)
+
+    def forward(self, ids):
+        x = self.into(self.tokens(ids))
+        for layer in self.layers:
+            made = layer(self.norm(x, (32,))).cumsum(1)
+            x = x + made if self.residual else made
+        return self.head(F.layer_norm(x, (32,)))
+
+
+@pytest.mark.parametrize("norm", [F.layer_norm, lambda x, _: x])
+@pytest.mark.parametrize(("residual", "verdict"), [(True, "right"), (False, "wrong")])
+def test_a_residual_stream_is_seen_beside_sums_over_time(residual, verdict, norm):
+    torch.manual_seed(0)
+    finding = asked(findings.residual, Sums(residual, norm))
+    assert finding.verdict == verdict, finding
 
 
 @pytest.mark.parametrize("where", [(0, 0, 3), (slice(None), 1, 3), (0, slice(None), 3)])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from examine.real import held_out, table
 from examine.real.listed import BUGS
-from examine.right import BLOCK, V
+from examine.right import BLOCK, Returned, V
 from sampling import sampled
 from torch import nn
 
@@ -213,6 +213,30 @@ def test_what_is_ignored_is_not_asked_and_what_is_required_has_to_be():
 def test_what_else_is_given_is_checked_first(given, says):
     with pytest.raises((TypeError, ValueError), match=says.replace("?", r"\?")):
         examine(Model(V, BLOCK), vocab_size=V, block_size=BLOCK, **given)
+
+
+class Counts(nn.Module):
+    """A bigram model of counts: whole numbers, and no parameters."""
+
+    def forward(self, ids):
+        return (torch.arange(V * V).view(V, V) % 7).float()[ids]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("make", "verdict"),
+    [
+        (lambda dtype: Returned(Model(V, 64), after=lambda x: x[0].to(dtype).float()), "doubtful"),
+        (lambda dtype: Returned(Model(V, 64), after=lambda x: x[0].to(dtype)), "right"),
+        (lambda _: Returned(Model(V, 64), torch.bfloat16, lambda x: x[0].float()), "right"),
+        (lambda _: Returned(Model(V, 64).bfloat16(), after=lambda x: x[0].float()), "right"),
+        (lambda _: Counts(), "right"),
+    ],
+)
+def test_logits_that_are_rounded_behind_the_last_layer_are_doubted(make, verdict, dtype):
+    finding = using.own_dtype.put_to(ModelVariants(WrappedModel(make(dtype), V, 64)), {})
+    assert finding.verdict == verdict, finding
+    assert verdict == "right" or str(dtype) in finding.measured
 
 
 def cache_of(model):

@@ -127,6 +127,43 @@ def test_a_generate_that_draws_once_and_repeats_it_is_found():
     assert "repeats the token" in finding.cause
 
 
+@pytest.mark.parametrize("module", ["", "layers.0", "layers.1.to_v"])
+def test_a_generate_that_leaves_train_mode_is_found_and_spoils_no_other_question(module):
+    class Turning(Model):
+        def generate(self, ids, max_new_tokens):
+            written = super().generate(ids, max_new_tokens)
+            self.get_submodule(module).train()
+            return written
+
+    variants = ModelVariants(WrappedModel(Turning(29, 24, dropout=0.3), 29, 24))
+    assert writing.generates.put_to(variants, {}).verdict == "right"
+    finding = writing.writes_predictions.put_to(variants, {})
+    assert finding.verdict == "wrong"
+    assert "self.train(was)" in finding.cause
+    assert not variants.with_noise.training
+
+
+@pytest.mark.parametrize(("V", "absent"), [(29, 0), (29, 28), (65, 0), (100, 99)])
+def test_an_id_that_is_never_drawn_is_doubted(V, absent):
+    class Without(Model):
+        absent = None
+
+        def generate(self, ids, max_new_tokens):
+            for _ in range(max_new_tokens):
+                chances = self(ids[:, -24:])[0][:, -1].softmax(dim=-1)
+                if self.absent is not None:
+                    chances[:, self.absent] = 0
+                ids = torch.cat([ids, chances.multinomial(1)], dim=1)
+            return ids
+
+    torch.manual_seed(0)
+    model = Without(V, 24)
+    for model.absent, verdict in ((None, "right"), (absent, "doubtful")):
+        finding = writing.writes_predictions.put_to(ModelVariants(WrappedModel(model, V, 24)), {})
+        assert finding.verdict == verdict, finding
+    assert f"never draws id {absent}," in finding.measured
+
+
 class Greedy(Model):
     """It forgets the text when it writes, `at` the first token or at a later one."""
 
