@@ -90,10 +90,19 @@ def test_answers_from_two_notebooks_at_once_are_all_kept(file):
 
 def test_what_a_newer_edition_has_put_into_the_file_stays(file):
     """Links and permissions: tests/test_files.py."""
-    file.write_text('{"exercises": {}, "notes": ["mine"], "questions": {}}')
+    newer = {"seen": [1], "wrong": "later"}
+    content = {
+        "questions": {"which_dim": {"answers": ["0"], "right_at_first_try": True, **newer}},
+        "exercises": {"windowed_mean": {"tries": 1, "passed": False, "mistakes": [], **newer}},
+        "fills": {},
+        "review": {"question which_dim": {"due": "2026-11-27", "days": 1, **newer}},
+        "notes": ["mine"],
+    }
+    file.write_text(json.dumps(content))
     assert keep_answer("mean_at_one", "(3, 6)", right=True) == ""
-    content = json.loads(file.read_text())
-    assert (list(content["questions"]), content["notes"]) == (["mean_at_one"], ["mine"])
+    content["questions"]["mean_at_one"] = {"answers": ["(3, 6)"], "right_at_first_try": True}
+    assert json.loads(file.read_text()) == content
+    assert report({"ann": read(file)}).count("which_dim") == 0
 
 
 # What cannot be read or written
@@ -105,7 +114,6 @@ ENTRIES = [  # of a question, of an exercise
     ("{}", '{"windowed_mean": {"tries": "3"}}'),
     ("{}", '{"windowed_mean": {"tries": -3}}'),
     ("{}", '{"windowed_mean": {"tries": 0, "passed": true}}'),
-    ("{}", '{"windowed_mean": {"marks": 1}}'),
     ("{}", '{}, "review": [1]'),
     ("{}", '{}, "review": {"question mean_at_one": "2026-11-27"}'),
     ("{}", '{}, "review": {"question mean_at_one": {"due": "27.11.", "days": 1}}'),
@@ -286,7 +294,7 @@ def test_nothing_of_a_file_reaches_the_terminal_but_names_of_the_course(tmp_path
     )
     files = [tmp_path / f"{EVIL}.json", tmp_path / f"damaged{EVIL}.json", tmp_path / f"missing{EVIL}.json"]
     files[0].write_text(forged.to_json(), encoding="utf-8")
-    files[1].write_text(json.dumps({"questions": {"mean_at_one": {EVIL: 1}}, "exercises": {}}))
+    files[1].write_text(json.dumps({"questions": {"mean_at_one": {"answers": EVIL}}, "exercises": {}}))
     assert main([str(file) for file in files]) == 1
     told = capsys.readouterr()
     table, *rest = told.out.split("\n\n")
