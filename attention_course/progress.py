@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
-from attention_course.files import printable, read_text, write_at_once
+from attention_course.files import MAX_BYTES, printable, read_text, told, write_at_once
 from attention_course.ladder import RUNGS, WAYS, Rung, read_table
 from attention_course.names import look_up
 
@@ -168,7 +168,7 @@ def kept() -> tuple[Record, str]:
     try:
         return (read(file) if file and file.exists() else Record()), ""
     except (OSError, ValueError) as error:
-        return Record(), f"Your progress cannot be read: {error} Delete the file to begin a new one."
+        return Record(), f"Your progress cannot be read: {told(error)} Delete the file to begin a new one."
 
 
 def keep(change: Callable[[Record], None]) -> str:
@@ -185,10 +185,14 @@ def keep(change: Callable[[Record], None]) -> str:
             record = read(file) if file.exists() else Record()
             before = record.to_json()
             change(record)
-            if record.to_json() != before:
-                write_at_once(file, record.to_json().encode())
+            content = record.to_json().encode()
+            if content == before.encode():
+                return ""
+            if len(content) > MAX_BYTES:  # it could not be read again
+                raise ValueError(f"{file} would be larger than {MAX_BYTES // 2**20} MB.")
+            write_at_once(file, content)
     except (OSError, ValueError) as error:
-        return f"Your progress is not kept: {error}"
+        return f"Your progress is not kept: {told(error)}"
     return ""
 
 

@@ -11,7 +11,7 @@ from attention_course import progress as module
 from attention_course.examine import QUESTIONS as EXAMINED
 from attention_course.exercises import EXERCISES, SHARED_MESSAGES, check
 from attention_course.exercises.problems import SELF_EXPLAINING
-from attention_course.files import printable
+from attention_course.files import MAX_BYTES, printable
 from attention_course.ladder import RUNGS, WAYS
 from attention_course.progress import (
     HARDEST,
@@ -149,6 +149,26 @@ def test_what_cannot_be_written_or_read_is_told_of(file):
     file.mkdir()
     assert "not kept" in keep_answer("mean_at_one", "(3, 6)", right=True)
     assert "cannot be read" in repr(progress(RUNG.stem))
+
+
+def test_what_could_not_be_read_again_is_not_written(file):
+    content = {"questions": {}, "exercises": {}, "notes": ""}
+    content["notes"] = "x" * (MAX_BYTES - len(json.dumps(content)))
+    file.write_text(text := json.dumps(content))
+    assert "would be larger than 16 MB" in keep_answer("mean_at_one", "(3, 6)", right=True)
+    assert file.read_text() == text
+    assert kept()[1] == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other words, and links only for some")
+def test_what_the_system_says_is_told_in_words(file):
+    file.symlink_to("progress.json")
+    assert "progress.json: Too many levels of symbolic links." in keep_answer("which_dim", "0", right=True)
+    file.unlink()
+    (file.parent / ".progress.json.lock").unlink(missing_ok=True)
+    (file.parent / ".progress.json.lock").mkdir()
+    assert ".progress.json.lock: Is a directory." in (told := keep_answer("which_dim", "0", right=True))
+    assert "Errno" not in told
 
 
 # What is shown
