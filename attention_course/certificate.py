@@ -26,7 +26,7 @@ from attention_course.apart import Send, Worker
 from attention_course.examine import __main__ as command
 from attention_course.examine import check_claims, learning
 from attention_course.examine.report import Report
-from attention_course.files import printable, read_text, write_at_once
+from attention_course.files import printable, read_text, told, write_at_once
 from attention_course.ladder import RUNGS
 
 FORM = "attention-course certificate 1"
@@ -130,8 +130,11 @@ def write(options: argparse.Namespace) -> int:
     """Examine a model, and write its certificate."""
     sizes = {size: getattr(options, size) for size in SIZES}
     check_claims(**sizes)
-    source, train = read_text(options.file), not options.no_train
-    done = standing()
+    try:
+        source = read_text(options.file)
+    except ValueError as error:
+        raise ValueError(f"{options.file} is no page of Python: {error}.") from error
+    done, train = standing(), not options.no_train
     report = report_on(source, options.model, sizes, train)
     if not report:
         print(printable(f"No certificate: {report}", keep="\n\t"))
@@ -172,8 +175,10 @@ def read(file: Path) -> dict[str, Any]:
         if wrong or content["form"] != FORM:
             raise ValueError(f"look at {wrong[0] if wrong else 'form'}")
         verdicts(content["report"])
+        content["source"].encode()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file} is no certificate of this course, or damaged ({error}).") from error
+        reason = f" ({told(error)})" if isinstance(error, ValueError | KeyError) else ""
+        raise ValueError(f"{file} is no certificate of this course, or damaged{reason}.") from error
     return content
 
 
@@ -211,12 +216,12 @@ def verify(file: Path, asks: bool) -> int:
     else:
         print("Not verified: the file has another report than its source gets here.")
         if content["versions"] != versions():
-            print(printable(f"Written with {told(content['versions'])}; here is {told(versions())}."))
+            print(printable(f"Written with {listed(content['versions'])}; here is {listed(versions())}."))
     print(NOT_VERIFIED)
     return int(not same)
 
 
-def told(names: dict[str, Any]) -> str:
+def listed(names: dict[str, Any]) -> str:
     """Return versions as words."""
     return ", ".join(f"{name} {number}" for name, number in names.items())
 
@@ -239,7 +244,7 @@ def main(argv: list[str] | None = None) -> None:
             sys.exit(0)
         sys.exit(verify(options.file, not options.yes) if options.verify else write(options))
     except (OSError, ValueError) as error:
-        print(f"certificate: {printable(str(error).removeprefix('examine: '))}", file=sys.stderr)
+        print(f"certificate: {printable(told(error).removeprefix('examine: '))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

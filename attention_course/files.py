@@ -21,7 +21,19 @@ def read_text(path: Path) -> str:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
         raise ValueError(f"it is no file of at most {MAX_BYTES // 2**20} MB")
-    return path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark in front
+    try:
+        return path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark in front
+    except UnicodeDecodeError:
+        raise ValueError("it is no text in UTF-8") from None
+
+
+def told(error: Exception) -> str:
+    """Return what an error of a file says, in words for people where Python's are not."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    if isinstance(error, UnicodeEncodeError):
+        return f"a text has {error.object[error.start]!a} in it, which is half a character"
+    return str(error)
 
 
 def write_at_once(path: str | Path, content: bytes) -> None:

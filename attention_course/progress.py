@@ -12,14 +12,15 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 from filelock import FileLock
 
-from attention_course.files import printable, read_text, write_at_once
+from attention_course.files import MAX_BYTES, printable, read_text, told, write_at_once
 from attention_course.ladder import RUNGS, WAYS, Rung, read_table
 from attention_course.names import look_up
 
@@ -28,6 +29,7 @@ CELL = "text-align:left"
 LEVELS = {"gaps": "with gaps", "blocks": "from lines in disorder"}  # of a fill
 DAYS = (1, 7, 30)  # until what was missed comes back, and again whenever it goes right
 LONGEST = 15  # minutes of an exercise that comes back
+Entry = TypeVar("Entry")
 SKIP = "Skip"  # among the answers: the learner asked for the right one
 
 
@@ -122,6 +124,14 @@ def check_fields(texts: object, *others: tuple[object, type]) -> None:
             raise ValueError(f"expected {kind.__name__}, got {value!r}")
 
 
+def made(kind: Callable[..., Entry], given: dict[str, Any]) -> Entry:
+    """Make an entry of what the file has; other fields, of a newer edition, stay in it."""
+    known = {each.name for each in fields(kind)}  # pyright: ignore[reportArgumentType]
+    entry = kind(**{name: value for name, value in given.items() if name in known})
+    vars(entry).update({name: value for name, value in given.items() if name not in known})
+    return entry
+
+
 # The file
 
 
@@ -141,10 +151,10 @@ def read(file: Path) -> Record:
     try:
         content = json.loads(read_text(file))
         return Record(
-            questions={name: Answered(**entry) for name, entry in content.pop("questions").items()},
-            exercises={name: Tried(**entry) for name, entry in content.pop("exercises").items()},
+            questions={name: made(Answered, entry) for name, entry in content.pop("questions").items()},
+            exercises={name: made(Tried, entry) for name, entry in content.pop("exercises").items()},
             fills={name: checked_texts(levels) for name, levels in content.pop("fills", {}).items()},
-            review={item: Due(**entry) for item, entry in content.pop("review", {}).items()},
+            review={item: made(Due, entry) for item, entry in content.pop("review", {}).items()},
             others=content,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -158,7 +168,7 @@ def kept() -> tuple[Record, str]:
     try:
         return (read(file) if file and file.exists() else Record()), ""
     except (OSError, ValueError) as error:
-        return Record(), f"Your progress cannot be read: {error} Delete the file to begin a new one."
+        return Record(), f"Your progress cannot be read: {told(error)} Delete the file to begin a new one."
 
 
 def keep(change: Callable[[Record], None]) -> str:
@@ -175,10 +185,14 @@ def keep(change: Callable[[Record], None]) -> str:
             record = read(file) if file.exists() else Record()
             before = record.to_json()
             change(record)
-            if record.to_json() != before:
-                write_at_once(file, record.to_json().encode())
+            content = record.to_json().encode()
+            if content == before.encode():
+                return ""
+            if len(content) > MAX_BYTES:  # it could not be read again
+                raise ValueError(f"{file} would be larger than {MAX_BYTES // 2**20} MB.")
+            write_at_once(file, content)
     except (OSError, ValueError) as error:
-        return f"Your progress is not kept: {error}"
+        return f"Your progress is not kept: {told(error)}"
     return ""
 
 

@@ -55,7 +55,6 @@ def opened(folder: Path, questions=QUESTIONS) -> Iterator[Class]:
     finally:
         loop.call_soon_threadsafe(over.set)
         thread.join(30)
-        session.file.close()
 
 
 class Client:

@@ -120,6 +120,8 @@ def test_there_is_no_certificate_for_a_model_with_something_wrong(ran, capsys):
         (lambda content: content.update(form="another"), "look at form"),
         (lambda content: content.update(block_size="12"), "look at block_size"),
         (lambda content: content["report"].pop("findings"), "'findings'"),
+        (lambda content: content["report"].update(findings=[1]), "damaged."),
+        (lambda content: content.update(source="x = '\ud800'"), r"a text has '\ud800' in it"),
         (lambda content: content.update(block_size=0), "block_size = 0"),
         (lambda content: content.update(source="import no_such_module"), "no_such_module"),
     ],
@@ -139,11 +141,20 @@ def test_what_is_no_certificate_gets_a_sentence(written, capsys, change, says):
         (["my_gpt.py", "--model", "Missing"], "The page has no model, class or function called 'Missing'"),
         (["my_gpt.py", "--block-size", "0"], "block_size = 0"),
         (["--verify", "my_gpt.py"], "my_gpt.py is no certificate"),
+        (["--verify", "missing.json"], "missing.json: No such file or directory."),
+        (["--verify", "list.json"], "list.json is no certificate of this course, or damaged."),
+        (["."], ". is no page of Python: it is no file of at most 16 MB."),
+        (["latin.py"], "latin.py is no page of Python: it is no text in UTF-8."),
+        (["my_gpt.py", "--name", "Ada \udcff", *SMALL], r"a text has '\udcff' in it"),
     ],
 )
 def test_a_wrong_call_gets_a_sentence(ran, capsys, arguments, says):
+    (ran.parent / "list.json").write_text("[1]")
+    (ran.parent / "latin.py").write_bytes("x = 'é'".encode("latin-1"))
     assert run(*arguments) == 2
-    assert says in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert says in told
+    assert len(told.splitlines()) == 1
 
 
 def test_progress_that_cannot_be_read_is_said_before_anything_runs(ran, capsys):

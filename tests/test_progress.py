@@ -11,7 +11,7 @@ from attention_course import progress as module
 from attention_course.examine import QUESTIONS as EXAMINED
 from attention_course.exercises import EXERCISES, SHARED_MESSAGES, check
 from attention_course.exercises.problems import SELF_EXPLAINING
-from attention_course.files import printable
+from attention_course.files import MAX_BYTES, printable
 from attention_course.ladder import RUNGS, WAYS
 from attention_course.progress import (
     HARDEST,
@@ -90,10 +90,19 @@ def test_answers_from_two_notebooks_at_once_are_all_kept(file):
 
 def test_what_a_newer_edition_has_put_into_the_file_stays(file):
     """Links and permissions: tests/test_files.py."""
-    file.write_text('{"exercises": {}, "notes": ["mine"], "questions": {}}')
+    newer = {"seen": [1], "wrong": "later"}
+    content = {
+        "questions": {"which_dim": {"answers": ["0"], "right_at_first_try": True, **newer}},
+        "exercises": {"windowed_mean": {"tries": 1, "passed": False, "mistakes": [], **newer}},
+        "fills": {},
+        "review": {"question which_dim": {"due": "2026-11-27", "days": 1, **newer}},
+        "notes": ["mine"],
+    }
+    file.write_text(json.dumps(content))
     assert keep_answer("mean_at_one", "(3, 6)", right=True) == ""
-    content = json.loads(file.read_text())
-    assert (list(content["questions"]), content["notes"]) == (["mean_at_one"], ["mine"])
+    content["questions"]["mean_at_one"] = {"answers": ["(3, 6)"], "right_at_first_try": True}
+    assert json.loads(file.read_text()) == content
+    assert report({"ann": read(file)}).count("which_dim") == 0
 
 
 # What cannot be read or written
@@ -105,7 +114,6 @@ ENTRIES = [  # of a question, of an exercise
     ("{}", '{"windowed_mean": {"tries": "3"}}'),
     ("{}", '{"windowed_mean": {"tries": -3}}'),
     ("{}", '{"windowed_mean": {"tries": 0, "passed": true}}'),
-    ("{}", '{"windowed_mean": {"marks": 1}}'),
     ("{}", '{}, "review": [1]'),
     ("{}", '{}, "review": {"question mean_at_one": "2026-11-27"}'),
     ("{}", '{}, "review": {"question mean_at_one": {"due": "27.11.", "days": 1}}'),
@@ -141,6 +149,26 @@ def test_what_cannot_be_written_or_read_is_told_of(file):
     file.mkdir()
     assert "not kept" in keep_answer("mean_at_one", "(3, 6)", right=True)
     assert "cannot be read" in repr(progress(RUNG.stem))
+
+
+def test_what_could_not_be_read_again_is_not_written(file):
+    content = {"questions": {}, "exercises": {}, "notes": ""}
+    content["notes"] = "x" * (MAX_BYTES - len(json.dumps(content)))
+    file.write_text(text := json.dumps(content))
+    assert "would be larger than 16 MB" in keep_answer("mean_at_one", "(3, 6)", right=True)
+    assert file.read_text() == text
+    assert kept()[1] == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other words, and links only for some")
+def test_what_the_system_says_is_told_in_words(file):
+    file.symlink_to("progress.json")
+    assert "progress.json: Too many levels of symbolic links." in keep_answer("which_dim", "0", right=True)
+    file.unlink()
+    (file.parent / ".progress.json.lock").unlink(missing_ok=True)
+    (file.parent / ".progress.json.lock").mkdir()
+    assert ".progress.json.lock: Is a directory." in (told := keep_answer("which_dim", "0", right=True))
+    assert "Errno" not in told
 
 
 # What is shown
@@ -286,7 +314,7 @@ def test_nothing_of_a_file_reaches_the_terminal_but_names_of_the_course(tmp_path
     )
     files = [tmp_path / f"{EVIL}.json", tmp_path / f"damaged{EVIL}.json", tmp_path / f"missing{EVIL}.json"]
     files[0].write_text(forged.to_json(), encoding="utf-8")
-    files[1].write_text(json.dumps({"questions": {"mean_at_one": {EVIL: 1}}, "exercises": {}}))
+    files[1].write_text(json.dumps({"questions": {"mean_at_one": {"answers": EVIL}}, "exercises": {}}))
     assert main([str(file) for file in files]) == 1
     told = capsys.readouterr()
     table, *rest = told.out.split("\n\n")

@@ -129,8 +129,7 @@ def main(argv: list[str] | None = None) -> None:
             sys.exit("This computer is in no network. Join one, or name its address: --address 192.168.1.7")
         sys.exit(printable(f"{error.filename}: {error.strerror}."))
     try:
-        with session.file:
-            asyncio.run(teach(session, address, options))
+        asyncio.run(teach(session, address, options))
     except KeyboardInterrupt:
         print()
     except OSError as error:
@@ -151,7 +150,7 @@ async def teach(session: Session, address: str, options: argparse.Namespace) -> 
         f"Every device in the network of {address} can open it and vote, until you press Ctrl-C here.",
         f"Your own page is {teacher}",
         "Who has that address leads the class, so keep it to yourself: the page itself does not show it.",
-        f"Votes go into {session.file.name}",
+        f"Votes go into {session.file}",
         "If phones find nothing there, this computer's firewall or the network keeps devices apart; the "
         "hotspot of a phone does not.",
         sep="\n",

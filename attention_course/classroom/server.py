@@ -24,6 +24,7 @@ POLICY = (
 )
 TYPES = {"css": "text/css", "js": "text/javascript"}
 PHONE, TEACHER = "attention_phone", "attention_teacher"  # the cookies
+NOT_IN = "The class does not know this phone. Open its page again, and allow it to keep a cookie."
 NOT_THE_TEACHER = "Only the teacher's page does that. Its address is where the class was started."
 
 
@@ -93,20 +94,22 @@ class Phone(Page):
     """The page of a phone, or with `now` the part of it that changes."""
 
     def get(self, now: str) -> None:
-        """Answer with the page."""
-        phone = self.get_cookie(PHONE, "") or ""
-        if phone not in self.session.phones:
+        """Answer with the page. A phone is in the class once it brings back its cookie: some keep none."""
+        phone = (self.get_signed_cookie(PHONE) or b"").decode()
+        if not phone:
+            self.set_signed_cookie(PHONE, secrets.token_urlsafe(16), None, httponly=True, samesite="Lax")
+        else:
             try:
-                phone = self.session.join()
+                self.session.hear(phone)
             except RefusedError as error:
                 raise HTTPError(503, str(error)) from error
-            self.set_cookie(PHONE, phone, httponly=True, samesite="Lax")
-        self.session.hear(phone)
         self.show("phone_now.html" if now else "phone.html", chosen=self.session.chosen(phone))
 
     def post(self, _: str) -> None:
         """Take a vote."""
-        phone = self.get_cookie(PHONE, "") or ""
+        phone = (self.get_signed_cookie(PHONE) or b"").decode()
+        if not phone:
+            raise HTTPError(409, NOT_IN)
         try:
             self.session.vote(phone, *(self.field(name) for name in ("question", "round", "choice")))
         except RefusedError as error:
@@ -218,6 +221,7 @@ def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, s
         default_handler_class=Nowhere,
         default_handler_args=given,
         log_function=quiet,
+        cookie_secret=secrets.token_bytes(32),  # the cookies of an earlier class are not of this one
     )
     server = HTTPServer(
         application, max_buffer_size=CUT, max_body_size=CUT, max_header_size=CUT // 4, body_timeout=10

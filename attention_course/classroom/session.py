@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -31,12 +30,37 @@ class RefusedError(Exception):
     """What a phone or a page asked for cannot be done; the message says why."""
 
 
+def is_there(at: float) -> bool:
+    """Return whether a phone that was last heard of at that time is still waited for."""
+    return time.monotonic() - at < AWAY
+
+
+def append(file: Path, line: bytes) -> None:
+    """Add a line to a file, or leave the file as it was.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    size = file.stat().st_size
+    try:
+        with open(file, "ab") as votes:
+            votes.write(line)
+            votes.flush()
+            os.fsync(votes.fileno())
+    except OSError:
+        os.truncate(file, size)
+        raise
+
+
 class Session:
     """A class and its votes, each of which is a line of a file before it counts.
 
     Args:
         questions: pairs of a name and a question, in their order.
         file: where the votes go, a JSON object per line. It must not exist yet.
+
+    A phone is known by a secret of its own. It has a place in the class while it is there, and for good once
+    it has voted.
 
     Attributes:
         at: the index of the question.
@@ -50,9 +74,10 @@ class Session:
     def __init__(self, questions: Sequence[tuple[str, Entry]], file: Path):
         self.questions, self.at, self.stage = list(questions), 0, "join"
         self.votes: list[dict[int, dict[str, int]]] = [{} for _ in questions]
-        self.phones: dict[str, int] = {}  # their secrets, numbered
+        self.phones: dict[str, int] = {}  # those that have voted, numbered
         self.heard: dict[str, float] = {}  # when each was last heard of
-        self.file = open(file, "x", encoding="utf-8")  # noqa: SIM115 - it is open as long as the class
+        self.file = file
+        file.open("x").close()
 
     @property
     def name(self) -> str:
@@ -75,32 +100,26 @@ class Session:
         last = self.at + 1 == len(self.questions)
         return [action for action in STAGES[self.stage] if action != "next" or not last]
 
-    def join(self) -> str:
-        """Let a phone in; return its secret.
+    def hear(self, phone: str) -> None:
+        """Note that a phone is there, and let it in if it is new.
 
         Raises:
-            RefusedError: there are MOST phones.
+            RefusedError: there are MOST phones already.
         """
-        if len(self.phones) >= MOST:
-            raise RefusedError(f"This class is full: it has {MOST} phones.")
-        phone = secrets.token_urlsafe(16)
-        self.phones[phone] = len(self.phones) + 1
-        return phone
-
-    def hear(self, phone: str) -> None:
-        """Note that a phone is there."""
-        if phone in self.phones:
-            self.heard[phone] = time.monotonic()
+        if phone not in self.heard:
+            self.heard = {each: at for each, at in self.heard.items() if each in self.phones or is_there(at)}
+            if len(self.heard) >= MOST:
+                raise RefusedError(f"This class is full: it has {MOST} phones.")
+        self.heard[phone] = time.monotonic()
 
     def vote(self, phone: str, question: str, round: str, choice: str) -> None:
         """Count a vote, in place of an earlier one of this phone in this round.
 
         Raises:
-            RefusedError: the phone is unknown, that vote is not open, or there is no such choice.
+            RefusedError: the class is full, that vote is not open, or there is no such choice.
             OSError: the vote cannot be written into the file, and does not count.
         """
-        if phone not in self.phones:
-            raise RefusedError("This phone is not in the class yet. Open the page of the class again.")
+        self.hear(phone)
         if not self.round or (question, round) != (self.name, str(self.round)):
             raise RefusedError(CLOSED)
         choices = self.entry["choices"]
@@ -111,13 +130,12 @@ class Session:
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "question": self.name,
             "round": self.round,
-            "phone": self.phones[phone],
+            "phone": self.phones.get(phone, len(self.phones) + 1),
             "choice": chosen["text"],
             "right": chosen.get("right", False),
         }
-        self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        append(self.file, (json.dumps(line, ensure_ascii=False) + "\n").encode())
+        self.phones[phone] = line["phone"]
         self.votes[self.at].setdefault(self.round, {})[phone] = int(choice)
 
     def act(self, action: str, question: str, stage: str) -> None:
@@ -149,7 +167,7 @@ class Session:
     def turnout(self) -> tuple[int, int]:
         """Return how many have voted in this round, and how many phones there are."""
         voted = self.votes[self.at].get(self.round, {}).keys()
-        there = {phone for phone, at in self.heard.items() if time.monotonic() - at < AWAY}
+        there = {phone for phone, at in self.heard.items() if is_there(at)}
         return len(voted), len(there | voted)
 
     def summary(self) -> list[str]:

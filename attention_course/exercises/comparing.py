@@ -11,8 +11,10 @@ from attention_course.exercises.running import Outcome
 
 
 def is_plain(value: object) -> TypeGuard[Tensor]:
-    """Return whether `value` is a dense tensor on the CPU."""
-    return isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
+    """Return whether `value` is a dense tensor on the CPU, neither nested nor quantized."""
+    if not isinstance(value, Tensor) or value.is_nested or value.is_quantized:
+        return False
+    return value.layout == torch.strided and value.device.type == "cpu"
 
 
 def unchanged(before: Any, after: Any) -> bool:

@@ -28,6 +28,7 @@ from attention_course.exercises.problems import (
     wrong_values,
 )
 from attention_course.exercises.running import CheckTimeout, Outcome, Submission, call
+from attention_course.files import printable
 from attention_course.plots.card import frame
 
 NOT_TRIED = "not tried yet"
@@ -71,7 +72,7 @@ class Verdict:
 
     def __repr__(self) -> str:
         lines = [f"{self.exercise}: {self.headline}", "" if self.passed else self.message, self.problem]
-        return "\n".join(filter(None, lines))
+        return printable("\n".join(filter(None, lines)), keep="\n")
 
     def _repr_html_(self) -> str:
         sign = "✓" if self.passed else "✗" if self.tried else "○"
@@ -355,7 +356,7 @@ def is_compiled(function: object) -> bool:
     """Return whether torch.compile, or a function of torch.jit, made it."""
     made = torch.jit.ScriptFunction | torch.jit.ScriptModule
     compiled = inspect.getattr_static(function, "_torchdynamo_orig_callable", None)  # runs no __getattr__
-    return isinstance(function, made) or compiled is not None
+    return issubclass(type(function), made) or compiled is not None  # asks for no __class__
 
 
 def not_compiled(exercise: Exercise) -> Verdict:
@@ -364,10 +365,11 @@ def not_compiled(exercise: Exercise) -> Verdict:
     return Verdict(exercise.name, False, (), "not yet: it is compiled", message)
 
 
-def not_copied(exercise: Exercise, error: Exception) -> Verdict:
+def not_copied(exercise: Exercise, error: BaseException) -> Verdict:
     """Return the verdict for an answer that cannot be pickled or unpickled."""
+    reason = words(error) or type(error).__name__
     message = (
-        f"Your answer runs in a process of its own, and cannot be copied to it: {words(error)}. Does it use "
+        f"Your answer runs in a process of its own, and cannot be copied to it: {reason}. Does it use "
         "an open file, a lock, or a generator from outside of it? Make that inside of your function."
     )
     return Verdict(exercise.name, False, (), "not yet: it cannot be copied", message)

@@ -74,10 +74,12 @@ def table(name: str, value: object, first: tuple[int, ...] = (), marked: Tensor 
         remark += f", the first {MAX_SHOWN} rows and columns"
     numbered = value.dim() == 2
     rows = value.reshape(-1, value.shape[-1] if value.dim() else 1)
-    framed = rows.isnan() & False if marked is None else marked.reshape(rows.shape)
+    framed = None if marked is None else marked.reshape(rows.shape)[:MAX_SHOWN, :MAX_SHOWN]
+    rows = rows[:MAX_SHOWN, :MAX_SHOWN]  # first: an expanded one has more than the memory
+    framed = rows.isnan() & False if framed is None else framed
     lines = []
-    for t, (row, marks) in enumerate(zip(rows[:MAX_SHOWN], framed[:MAX_SHOWN], strict=True)):
-        pairs = zip(row[:MAX_SHOWN].tolist(), marks[:MAX_SHOWN].tolist(), strict=True)
+    for t, (row, marks) in enumerate(zip(rows, framed, strict=True)):
+        pairs = zip(row.tolist(), marks.tolist(), strict=True)
         cells = [f'<td style="{MARKED if mark else CELL}">{number + 0:.4g}</td>' for number, mark in pairs]
         number = f'<th scope="row" style="{CELL};{MUTED};font-weight:400">{t}</th>' if numbered else ""
         lines.append(f'<tr style="background:none">{number}{"".join(cells)}</tr>')

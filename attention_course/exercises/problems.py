@@ -89,7 +89,8 @@ def wrong_type(case: Case) -> str | None:
         )
     kind = type(value).__name__
     if isinstance(value, Tensor):
-        kind = f"{value.layout} tensor on {value.device}"
+        form = "nested" if value.is_nested else "quantized" if value.is_quantized else value.layout
+        kind = f"{form} tensor on {value.device}"
     return f"Your function returned a {kind}, where a plain tensor is expected. {advice}"
 
 

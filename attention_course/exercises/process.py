@@ -45,7 +45,7 @@ def verdict_on(exercise: Exercise, answer: bytes, seed: int | None, guard: Calla
     """Unpickle an answer and judge it, whatever comes of that."""
     try:
         function = pickle.loads(answer)
-    except Exception as error:  # for example, it imports a module that only the kernel has
+    except BaseException as error:  # for example, it imports a module that only the kernel has
         return not_copied(exercise, error)
     try:
         return judge(exercise, function, seed, guard)

@@ -81,16 +81,38 @@ def test_what_is_much_too_long_is_cut_off(a_class):
     assert Client(a_class.phones).status == 200
 
 
-def test_a_full_disk_makes_a_vote_not_count(a_class, monkeypatch):
+def test_a_full_disk_makes_a_vote_not_count_now_or_later(a_class, monkeypatch):
     teacher, phone = Client(a_class.teacher), Client(a_class.phones)
     teacher.act("begin", "join")
+    phone.vote(1)
+    before = a_class.file.read_text(encoding="utf-8")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("attention_course.classroom.session.os.fsync", full)
-    assert "No space left on device" in phone.vote(0).text
-    assert (phone.status, a_class.session.votes) == (500, [{}, {}])
+    with monkeypatch.context() as disk:
+        disk.setattr("attention_course.classroom.session.os.fsync", full)
+        assert "No space left on device" in phone.vote(0).text
+        assert (phone.status, a_class.session.counts(1)) == (500, [0, 1, 0])
+        assert a_class.file.read_text(encoding="utf-8") == before
+    assert Client(a_class.phones).vote(2).status == 303
+    assert len(a_class.file.read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_a_phone_that_keeps_no_cookie_takes_no_place(a_class, monkeypatch):
+    monkeypatch.setattr("attention_course.classroom.session.MOST", 2)
+    teacher, phone, forgets = Client(a_class.teacher), Client(a_class.phones), Client(a_class.phones)
+    teacher.act("begin", "join")
+    for _ in range(5):
+        forgets.cookie = ""
+        assert forgets.get("/now").status == 200
+    forgets.cookie = ""
+    assert forgets.vote(0).status == 409
+    assert "cookie" in forgets.text
+    for _ in range(5):
+        assert phone.get("/now").status == 200
+    assert "0 of 1 have voted" in teacher.get("/screen/now").text
+    assert Client(a_class.phones).vote(0).status == 303
 
 
 def test_what_a_teacher_wrote_is_text_and_no_page_runs_a_script_in_it(a_class):

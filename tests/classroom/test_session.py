@@ -24,19 +24,17 @@ def test_the_file_has_all_that_counts_whatever_happens(events):
     with TemporaryDirectory() as folder:
         file = Path(folder, "votes.jsonl")
         session = Session(QUESTIONS, file)
-        phones = [session.join() for _ in range(4)]
         for event in events:
             try:
                 if isinstance(event, str):
                     session.act(event, session.name, session.stage)
                 else:
-                    session.vote(phones[event[0]], session.name, str(session.round), str(event[1]))
+                    session.vote(f"phone {event[0]}", session.name, str(session.round), str(event[1]))
             except RefusedError:
                 pass
         last = {}
         for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
             last[line["question"], line["round"], line["phone"]] = line
-        session.file.close()
     counted = Counter((question, round, line["choice"]) for (question, round, _), line in last.items())
     for (name, entry), votes in zip(session.questions, session.votes, strict=True):
         for round, chosen in votes.items():
@@ -48,13 +46,11 @@ def test_the_file_has_all_that_counts_whatever_happens(events):
 
 @pytest.fixture
 def session(tmp_path):
-    made = Session(QUESTIONS, tmp_path / "votes.jsonl")
-    yield made
-    made.file.close()
+    return Session(QUESTIONS, tmp_path / "votes.jsonl")
 
 
 def test_a_class_votes_talks_and_votes_again(session):
-    ann, bob = session.join(), session.join()
+    ann, bob = "ann", "bob"
     session.act("begin", "half", "join")
     for phone in (ann, bob):
         session.hear(phone)
@@ -78,10 +74,9 @@ def test_a_class_votes_talks_and_votes_again(session):
 
 
 def test_what_cannot_be_meant_is_refused_and_changes_nothing(session):
-    phone = session.join()
+    phone = "ann"
     session.act("begin", "half", "join")
     for wrong in (
-        ("nobody", "half", "1", "0"),
         (phone, "again", "1", "0"),
         (phone, "half", "2", "0"),
         (phone, "half", "1", "3"),
@@ -96,15 +91,26 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(session):
     assert (session.stage, session.votes) == ("first", [{}, {}])
 
 
-def test_a_class_has_room_for_so_many_phones(session, monkeypatch):
-    monkeypatch.setattr(module, "MOST", 1)
-    session.join()
+def test_a_class_has_room_for_so_many_phones_that_are_there_or_have_voted(session, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 2)
+    session.act("begin", "half", "join")
+    session.vote("ann", "half", "1", "0")
+    session.hear("bob")
     with pytest.raises(RefusedError, match="full"):
-        session.join()
+        session.hear("cleo")
+    later = module.time.monotonic() + module.AWAY
+    monkeypatch.setattr(module.time, "monotonic", lambda: later)
+    session.hear("cleo")  # in the place of Bob, who has not voted
+    for phone in ("dan", "bob"):
+        with pytest.raises(RefusedError, match="full"):
+            session.vote(phone, "half", "1", "1")
+    session.vote("ann", "half", "1", "1")
+    session.vote("cleo", "half", "1", "1")
+    assert session.counts(1) == [0, 2, 0]
 
 
 def test_a_phone_that_went_away_is_not_waited_for(session, monkeypatch):
-    here, away = session.join(), session.join()
+    here, away = "ann", "bob"
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
     session.hear(away)
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0 + module.AWAY)
@@ -116,6 +122,5 @@ def test_a_question_without_a_right_answer_is_counted_too(tmp_path):
     choices = [{"text": choice["text"]} for choice in QUESTION["choices"]]
     session = Session([("poll", {"question": "?", "choices": choices})], tmp_path / "votes.jsonl")
     session.act("begin", "poll", "join")
-    session.vote(session.join(), "poll", "1", "0")
-    session.file.close()
+    session.vote("ann", "poll", "1", "0")
     assert session.summary() == ["poll: 0 of 1 votes"]

@@ -1,6 +1,7 @@
 """`check`, `hint` and `solution`: names, order, what comes next, and what was before."""
 
 import pytest
+import torch
 from answers import mean_of_past
 
 from attention_course.exercises import EXERCISES, check, hint, hints_given, solution, what_follows
@@ -13,6 +14,14 @@ def test_what_is_no_answer_or_no_seed_is_refused():
     for seed in (-1, True):  # other types: beartype is first, in tests
         with pytest.raises((TypeError, ValueError), match=r"seed = .*, expected an integer of at least 0"):
             check("causal_mean_loop", mean_of_past, seed=seed)
+    with pytest.raises(ValueError, match=r"seed = 9223372036854775808, expected .* below 2\*\*63"):
+        check("causal_mean_loop", mean_of_past, seed=2**63)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_tensor_of_one_integer_is_a_seed():
+    one, other = (check("causal_mean_loop", lambda x: x, seed) for seed in (3, torch.tensor(3)))
+    assert repr(one) == repr(other)
 
 
 @pytest.mark.parametrize("ask", [lambda name: check(name, None), hint, solution])

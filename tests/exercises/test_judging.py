@@ -26,6 +26,13 @@ def test_two_mistakes_are_both_told():
         assert (mistake.message in verdict.message) == (mistake.names[0] in verdict.mistakes)
 
 
+def test_what_an_error_says_drives_no_terminal():
+    def answer(x):
+        raise ValueError("\x1b[31mred\x9b2J")
+
+    assert not {"\x1b", "\x9b"} & {*repr(bad(answer))}
+
+
 @pytest.mark.parametrize(("row", "name"), [(0, "row 0"), (-1, "the last row")])
 def test_a_mistake_or_a_right_answer_is_recognized_but_for_a_row(row, name):
     def but_for_a_row(out):

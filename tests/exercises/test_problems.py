@@ -34,7 +34,11 @@ def test_a_right_value_in_another_form_is_rejected(name):
         (lambda x: (0, mean_of_past(x)), "wrong type", "Return `[1]` of it alone"),
         (lambda x: mean_of_past(x).to_sparse(), "wrong type", "returned a torch.sparse_coo tensor"),
         (lambda x: mean_of_past(x).to("meta"), "wrong type", "returned a torch.strided tensor on meta"),
+        (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "wrong type", "returned a quantized"),
+        (lambda x: torch.nested.nested_tensor([x]), "wrong type", "returned a nested tensor"),
         (lambda x: mean_of_past(x) if x.dim() == 2 else None, "wrong type", "`return`"),
+        (lambda x: torch.zeros(()).expand(10**12), "wrong shape", "has shape (1000000000000,)"),
+        (lambda x: torch.zeros(()).expand(2, 3, 10**12), "wrong shape", "3 dimensions instead of 2"),
         (lambda x: x.sum(), "wrong shape", "0 dimensions instead of 2"),
         (lambda x: mean_of_past(x)[..., :0], "wrong shape", "Dimension 1 is 0, expected 2"),
         (lambda x: mean_of_past(x).mT, "wrong shape", "`.permute(1, 0)`"),
@@ -44,6 +48,7 @@ def test_a_right_value_in_another_form_is_rejected(name):
         (lambda x: x, "wrong values", "Compute the first value that differs by hand"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*(nested|quanti)")
 def test_what_is_wrong_is_said(answer, headline, says):
     verdict = bad(answer)
     assert verdict.headline == f"not yet: {headline}"

@@ -56,6 +56,26 @@ class NoAttributes:
         raise ValueError(name)
 
 
+class NoClass:
+    @property
+    def __class__(self):
+        raise BaseException
+
+    def __call__(self, x):
+        return x
+
+
+class NotMadeAgain:
+    def __init__(self):
+        self.factor = 2
+
+    def __setstate__(self, state):
+        raise SystemExit
+
+    def __call__(self, x):
+        return self.factor * x
+
+
 def process():
     return worker.worker.process and worker.worker.process.pid
 
@@ -118,15 +138,19 @@ HOSTILE = {  # what they are, what they do, and what is said of it
         "[os.write(fd, b'no') for fd in range(3, 9) if os.path.exists(f'/proc/self/fd/{fd}')]",
         "it ends the process",
     ),
-    "quantized": ("return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)", "it cannot be judged"),
     "no text": ("raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})", "it raises an error"),
     "no repr": ("return type('R', (), {'__repr__': lambda self: exit()})()", "it cannot be judged"),
     "a wrapper of itself": (wrapper_of_itself(), "it cannot be judged"),
     "no attributes": (NoAttributes(), "it cannot be judged"),
     "recursion": ("return answer(x)", "it raises an error"),
     "a full disk": ("while True: os.write(2, bytes(2**20))", "it raises an error"),
-    "a huge result": ("return torch.zeros(1).expand(4 * 10**7)", "wrong shape"),
+    "a huge result": ("return torch.zeros(1).expand(10**12)", "wrong shape"),
+    "not to be made again": (NotMadeAgain(), "it cannot be copied"),
 }
+
+
+def test_an_answer_is_not_asked_for_its_class_in_the_kernel():
+    assert check("causal_mean_loop", NoClass()).headline == "not yet: it cannot be copied"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -286,7 +286,6 @@ DAMAGED = {
     of_exercise(passed=True): "tries of at least 1",
     of_exercise(tries=1, passed="false"): '"false"',
     of_exercise(tries=1, mistakes="abc"): '"abc"',
-    of_exercise(marks=1): "marks",
 }
 TOO_LARGE = of_part(
     questions={"mean_at_one": {"answers": ["(3, 6)"]}, "large": {"answers": ["y" * 6_000_000]}}

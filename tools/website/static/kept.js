@@ -32,6 +32,8 @@ export function keepAll(pairs) {
   }
 }
 
+export const FIRST = "attention-first "; // of a question: whether its first answer was "right" or "wrong"
+
 // The names that are kept with a prefix, each with its texts.
 export function keptBelow(prefix) {
   try {

@@ -1,7 +1,7 @@
 // What a page does: it asks, and remembers the answers; it searches; it marks where in the text the reader is.
 
 import fill from "./fill.js";
-import { REVIEW, isDue, keep, move, recall, scheduled } from "./kept.js";
+import { FIRST, REVIEW, isDue, keep, move, recall, scheduled } from "./kept.js";
 
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const root = document.body.dataset.root;
@@ -59,6 +59,7 @@ function ask(question) {
   const answer = (text) => {
     if (first) move(`question ${question.dataset.question}`, text === right.value);
     first = false;
+    if (!again && !recall(key).length) keep(FIRST + question.dataset.question, [text === right.value ? "right" : "wrong"]);
     if (!again) keep(key, [...recall(key).filter((each) => each !== text), text]);
     showText(text);
     corner.focus();
@@ -165,7 +166,7 @@ if (door)
 
 document.querySelector("#forget").addEventListener("click", () => {
   try {
-    for (const key of Object.keys(localStorage)) if ([KEPT, FILLED, LAST, REVIEW, ANSWER, TRY, OTHERS].some((start) => key.startsWith(start))) localStorage.removeItem(key);
+    for (const key of Object.keys(localStorage)) if ([KEPT, FIRST, FILLED, LAST, REVIEW, ANSWER, TRY, OTHERS].some((start) => key.startsWith(start))) localStorage.removeItem(key);
   } catch {}
   location.reload();
 });

@@ -1,6 +1,6 @@
 // What was done, and the file of it that notebooks read and write as well, by the rules of attention_course/progress.py.
 
-import { DAYS, REVIEW, dueDay, isDay, keepAll, keptBelow, recall, scheduled } from "./kept.js";
+import { DAYS, FIRST, REVIEW, dueDay, isDay, keepAll, keptBelow, recall, scheduled } from "./kept.js";
 
 const QUESTION = "attention-question ";
 const TRY = "attention-try "; // a list: how many tries, "passed" or "", and the mistakes
@@ -28,9 +28,13 @@ function othersKept() {
   }
 }
 
-// Return the content of the file; `right` has the right answer of each question.
+// Return the content of the file. How the first answer went is kept since it was given: its words may have changed.
+// Where it is not, as by an older edition, `right` has the right answer of each question.
 export function written(right) {
-  const questions = keptBelow(QUESTION).map(([name, answers]) => [name, { answers, right_at_first_try: answers[0] === right[name] }]);
+  const questions = keptBelow(QUESTION).map(([name, answers]) => {
+    const [first] = recall(FIRST + name);
+    return [name, { answers, right_at_first_try: first ? first === "right" : answers[0] === right[name] }];
+  });
   const exercises = keptBelow(TRY).map(([name]) => [name, tried(name)]);
   const content = { ...othersKept(), questions: Object.fromEntries(questions), exercises: Object.fromEntries(exercises), fills: Object.fromEntries(keptBelow(FILL)), review: Object.fromEntries(scheduled()) };
   return `${JSON.stringify(content, null, 2)}\n`;
@@ -50,10 +54,10 @@ const TEXTS = [isTexts, "a list of texts", []];
 const FLAG = [(value) => typeof value === "boolean", "true or false", false];
 
 // Return the fields of an entry. Of each is given what it has to be, in code and in words, and what it is where it is left out.
+// Others, of a newer edition, are passed over.
 function fields(where, entry, given) {
   const names = Object.keys(given);
   check(isTable(entry), where, `an object with ${names.join(", ")}`, entry);
-  for (const name of Object.keys(entry)) check(names.includes(name), where, names.join(", "), name);
   return names.map((name) => {
     const [fits, expected, otherwise] = given[name];
     const value = Object.hasOwn(entry, name) ? entry[name] : otherwise;
@@ -62,38 +66,39 @@ function fields(where, entry, given) {
   });
 }
 
-// How each part of the file becomes what is kept, with what is kept already: the key, and its texts.
+// How each part of the file becomes what is kept, with what is kept already: keys, each with its texts.
 const PARTS = {
   questions: (name, entry) => {
-    const [answers] = fields(name, entry, { answers: TEXTS, right_at_first_try: FLAG });
+    const [answers, isRight] = fields(name, entry, { answers: TEXTS, right_at_first_try: FLAG });
     const own = recall(QUESTION + name);
-    return [QUESTION + name, answers.length > own.length ? answers : own]; // none is ever removed: the longer list is the later
+    if (answers.length <= own.length) return []; // none is ever removed: the longer list is the later
+    return [[QUESTION + name, answers], [FIRST + name, [isRight ? "right" : "wrong"]]];
   },
   exercises: (name, entry) => {
     const [tries, passed, mistakes] = fields(name, entry, { tries: [Number.isSafeInteger, "a whole number", 0], passed: FLAG, mistakes: TEXTS });
     check(tries >= Number(passed), name, `tries of at least ${Number(passed)}`, tries);
     const own = tried(name);
-    return ofTries(name, { tries: Math.max(tries, own.tries), passed: passed || own.passed, mistakes: [...own.mistakes, ...mistakes] });
+    return [ofTries(name, { tries: Math.max(tries, own.tries), passed: passed || own.passed, mistakes: [...own.mistakes, ...mistakes] })];
   },
   fills: (name, levels) => {
     check(isTexts(levels), name, "a list of texts", levels);
-    return [FILL + name, union(recall(FILL + name), levels)];
+    return [[FILL + name, union(recall(FILL + name), levels)]];
   },
   review: (item, entry) => {
     const [due, days] = fields(item, entry, { due: [isDay, "a day such as 2026-11-27"], days: [(value) => DAYS.includes(value), DAYS.join(" or ")] });
-    return [REVIEW + item, dueDay(item)?.due >= due ? recall(REVIEW + item) : [due, String(days)]];
+    return [[REVIEW + item, dueDay(item)?.due >= due ? recall(REVIEW + item) : [due, String(days)]]];
   },
 };
 const NOUNS = { questions: "question", exercises: "exercise", fills: "fill", review: "review date" };
 
-// Return what a file changes, as [part, key, texts].
+// Return what a file changes, as [what, key, texts]: what, such as "exercises windowed_mean", may change under several keys.
 function changes(text) {
   const content = JSON.parse(text);
   check(isTable(content), "the file", "an object with questions and exercises", content);
   const { questions, exercises, fills = {}, review = {}, ...others } = content;
   const all = Object.entries({ questions, exercises, fills, review }).flatMap(([part, entries]) => {
     check(isTable(entries), part, "an object with names", entries);
-    return Object.entries(entries).map(([name, entry]) => [part, ...PARTS[part](name, entry)]);
+    return Object.entries(entries).flatMap(([name, entry]) => PARTS[part](name, entry).map((kept) => [`${part} ${name}`, ...kept]));
   });
   if (Object.keys(others).length) all.push(["others", OTHERS, [JSON.stringify({ ...othersKept(), ...others })]]);
   return all.filter(([, key, texts]) => JSON.stringify(texts) !== JSON.stringify(recall(key)));
@@ -109,7 +114,8 @@ export async function taken(file) {
     return `${file.name} is damaged, or holds something else, so nothing was changed (${why}).`;
   }
   if (!keepAll(found.map(([, ...kept]) => kept))) return `This browser could not keep what ${file.name} holds (${(file.size / 1e6).toFixed(1)} MB), so nothing was changed.`;
-  const numbers = Object.entries(NOUNS).map(([part, noun]) => [found.filter(([each]) => each === part).length, noun]);
+  const changed = union(found.map(([what]) => what));
+  const numbers = Object.entries(NOUNS).map(([part, noun]) => [changed.filter((what) => what.startsWith(`${part} `)).length, noun]);
   const words = numbers.filter(([number]) => number).map(([number, noun]) => counted(number, noun));
   return words.length ? `Taken from ${file.name}: ${words.join(", ")}.` : `All that ${file.name} holds of exercises and questions was here already.`;
 }
