@@ -259,7 +259,7 @@ for way, better in zip(ways, (1, 5, 5)):
 #
 # ## Two thin matrices
 #
-# Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70 billion parameters fills 140 GB in 16 bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
+# Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters fills 140<!--given--> GB in 16<!--given--> bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
 #
 # **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256 × 64 and the rank is 1, then B is a column of 256 numbers and A a row of 64. B starts at 0, so at first you still have the old model.
 
