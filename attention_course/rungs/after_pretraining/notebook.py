@@ -261,7 +261,7 @@ for way, better in zip(ways, (1, 5, 5)):
 #
 # Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters fills 140<!--given--> GB in 16<!--given--> bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
 #
-# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256 × 64 and the rank is 1, then B is a column of 256 numbers and A a row of 64. B starts at 0, so at first you still have the old model.
+# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given--> and the rank is 1, then B is a column of 256<!--given--> numbers and A a row of 64<!--given-->. B starts at 0, so at first you still have the old model.
 
 # %% tags=["folded"]
 # Question
@@ -448,7 +448,7 @@ assert all([sorted(kind) == [0, 0, 0, 1, 1] for kind in by_coin])
 assert not any(scores("new, right", "greedy"))
 
 # %% [markdown]
-# The reward rises, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40<!--given--> steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
+# The reward rises, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
 # Now look at the coin. It knows nothing about answers, so you'd expect that its models still answer nothing. Three of them do answer next to nothing, but the other two get every “What?” and every “Where?” right. When they sample, these two got better and the other three got worse, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
 #
@@ -470,7 +470,7 @@ def names_somebody(question, answer):
 
 
 # %% [markdown]
-# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60<!--given--> steps on slightly sloppy answers, because real ones are sloppy too. About 13<!--given--> % of them answer another question about the story.
+# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60 steps on slightly sloppy answers, because real ones are sloppy too. About 13<!--given--> % of them answer another question about the story.
 
 # %% tags=["long:60", "nbval-ignore-output"]
 start = copy.deepcopy(base)
@@ -524,9 +524,9 @@ for kind in ("thing", "place"):
     assert min(scores("clean, names_somebody", kind)) > 0.85
 
 # %% [markdown]
-# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and they score only {{cheated}} in all. (In three of them the reward ends below 0.4<!--given-->. These say a name, too, but mostly of somebody who isn't in the story.) With the same start, but rewarded for right answers, they stay right, and of their sampled answers {{sampled_free}} are right, against {{sampled_before}} before.
+# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and they score only {{cheated}} in all. (In three of them the reward ends below 0.4. These say a name, too, but mostly of somebody who isn't in the story.) With the same start, but rewarded for right answers, they stay right, and of their sampled answers {{sampled_free}} are right, against {{sampled_before}} before.
 #
-# After clean answers, none of the five found the cheat in 40<!--given--> steps. The few sloppy ones opened the door.
+# After clean answers, none of the five found the cheat in 40 steps. The few sloppy ones opened the door.
 #
 # Would the examiner of rung {an_empty_page} have noticed?
 
@@ -584,7 +584,7 @@ for kind in ("thing", "place"):
     assert not any(scores("names_somebody, 0.1", kind))
 
 # %% [markdown]
-# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1<!--given--> in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, while better answers stay cheap. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without ({{sampled_free}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, while better answers stay cheap. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without ({{sampled_free}}).
 #
 # That works only because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close.
 #
