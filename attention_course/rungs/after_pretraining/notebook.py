@@ -217,7 +217,7 @@ for kind in ("thing", "place"):
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps can't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and hardly looks anything up any more ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+# The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps can't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and mostly guesses ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
 # Then why pretrain at all? After 120 steps even the new GPT answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while other texts are free.
 #
@@ -259,7 +259,7 @@ for way, better in zip(ways, (1, 5, 5)):
 #
 # ## Two thin matrices
 #
-# Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters fills 140<!--given--> GB in 16<!--given--> bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
+# Fine-tuning trained all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters fills 140<!--given--> GB in 16<!--given--> bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
 #
 # **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given--> and the rank is 1, then B is a column of 256<!--given--> numbers and A a row of 64<!--given-->. B starts at 0, so at first you still have the old model.
 
@@ -313,7 +313,7 @@ weakest = [
 assert weakest == sorted(weakest)
 
 # %% [markdown]
-# Rank 1 scores {{rank_1}}, and tuning all parameters {{all_tuned}}, so here two thin matrices are enough to bring the skill out. (The thin matrices got ten times the learning rate.)
+# Rank 1 scores {{rank_1}}, and tuning all parameters {{all_tuned}}, so here thin matrices are enough to bring the skill out. (The thin matrices got ten times the learning rate.)
 #
 # ### More: what LoRA is good for, and how it's merged
 #
@@ -416,7 +416,7 @@ def reinforce(
 
 
 # %% [markdown]
-# We start from the base model, without any fine-tuning. Watch the reward, which zigzags because each step asks so few of them.
+# We start from the base model, without any fine-tuning. Watch the reward, which zigzags because a step asks very little.
 
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
 student = copy.deepcopy(base)
@@ -450,13 +450,13 @@ assert not any(scores("new, right", "greedy"))
 # %% [markdown]
 # The reward rises, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
-# Now look at the coin. It knows nothing about answers, so you'd expect that its models still answer nothing. Three of them do answer next to nothing, but the other two get every “What?” and every “Where?” right. When they sample, these two got better and the other three got worse, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
+# Now look at “coin”, where a coin decides the reward. It knows nothing about answers, so you'd expect that its models still answer nothing. Three of them do answer next to nothing, but the other two get every “What?” and every “Where?” right. When they sample, these two got better and the other three got worse, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
 #
 # ### More: random rewards, and rewards without a mean
 #
 # Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to a limit on each update, PPO's clipping (see “in the wild”), which our loop doesn't have, so it isn't our effect, but it's the same warning.
 #
-# What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it lets bad answers become less likely.
+# What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it pushes bad answers down directly.
 #
 # ## Break it: a reward that's easier to check
 #
@@ -518,15 +518,16 @@ ends = [
 ]
 assert sum(end < 0.4 for end in ends) == 3
 cheated = spread("names_somebody, 0.0", "greedy")
-for kind in ("thing", "place"):
+kinds = ("thing", "place")
+for kind in kinds:
     assert not any(scores("names_somebody, 0.0", kind))
     assert min(scores("right, 0.0", kind)) > 0.99
-    assert min(scores("clean, names_somebody", kind)) > 0.85
+clean = f"{min(min(scores('clean, names_somebody', kind)) for kind in kinds):.2f}"
 
 # %% [markdown]
-# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and they score only {{cheated}} in all. (In three of them the reward ends below 0.4. These say a name, too, but mostly of somebody who isn't in the story.) With the same start, but rewarded for right answers, they stay right, and of their sampled answers {{sampled_free}} are right, against {{sampled_before}} before.
+# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and the exam goes down to {{cheated}}. (In three of them the reward ends below 0.4. These name somebody, too, but mostly not from the story.) With the same start, but rewarded for right answers, these stay right, and of all sampled answers {{sampled_free}} are right, against {{sampled_before}} before.
 #
-# After clean answers, none of the five found the cheat in 40 steps. The few sloppy ones opened the door.
+# After clean answers, “What?” and “Where?” stay at least {{clean}} right in all five for 40 steps. The few sloppy ones opened the door.
 #
 # Would the examiner of rung {an_empty_page} have noticed?
 
@@ -549,7 +550,7 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 # %% [markdown]
 # Make `now` more like `before`, then more certain, and watch the divergence.
 #
-# (It falls to 0, and the other way it rises to ln 2.) `kl_per_token` does this for each letter.
+# (It falls to 0, and the other way it rises towards ln 2.) `kl_per_token` does this for each letter.
 
 # %% tags=["folded"]
 # Question
@@ -584,7 +585,7 @@ for kind in ("thing", "place"):
     assert not any(scores("names_somebody, 0.1", kind))
 
 # %% [markdown]
-# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, while better answers stay cheap. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without ({{sampled_free}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 adds a lot to a cheat's loss, and little to an honest one's. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without ({{sampled_free}}).
 #
 # That works only because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close.
 #
@@ -611,7 +612,7 @@ def say(text, tokens):
 print(say("What is the capital of France?", 14))
 
 # %% [markdown]
-# It closes *your* turn, which you had left open, then opens its own, and only then answers. Hardly any page on the web looks like that, but every conversation it was tuned on does. Ask it something else.
+# It writes the end of *your* turn, then opens its own, and only then answers. Hardly any page on the web looks like that, but every conversation it was tuned on does. Ask it something else.
 #
 # The control would be its base model, which we don't have here. So this shows what the tuned model does, and only hints at which training did it.
 #
@@ -697,7 +698,7 @@ check("kl_per_token", my_kl_per_token)
 # ## Three sentences to remember
 #
 # 1. A base model continues your text; a few steps on examples make it answer, mostly by bringing out what pretraining put in.
-# 2. Reinforcement makes an answer likelier if it earned more than its neighbours, so the model has to be right at least sometimes.
+# 2. Reinforcement makes an answer likelier if it beat its group's mean, so the model has to be right at least sometimes.
 # 3. A model learns what you reward, not what you meant, so measure what you meant with an exam that isn't the reward.
 #
 # Next: [rung {an_empty_page}]({an_empty_page}.ipynb), where you write all of it on an empty page, and an examiner looks for what's wrong.
