@@ -522,12 +522,12 @@ kinds = ("thing", "place")
 for kind in kinds:
     assert not any(scores("names_somebody, 0.0", kind))
     assert min(scores("right, 0.0", kind)) > 0.99
-clean = f"{min(min(scores('clean, names_somebody', kind)) for kind in kinds):.2f}"
+lowest = [min(scores("clean, names_somebody", kind)) for kind in kinds]
 
 # %% [markdown]
 # In all five models, every answer to “What?” and “Where?” is wrong afterwards, and the exam goes down to {{cheated}}. (In three of them the reward ends below 0.4. These name somebody, too, but mostly not from the story.) With the same start, but rewarded for right answers, these stay right, and of all sampled answers {{sampled_free}} are right, against {{sampled_before}} before.
 #
-# After clean answers, “What?” and “Where?” stay at least {{clean}} right in all five for 40 steps. The few sloppy ones opened the door.
+# After clean answers, “What?” and “Where?” stay at least {{min(lowest):.2f}} right in all five for 40 steps. The few sloppy ones opened the door.
 #
 # Would the examiner of rung {an_empty_page} have noticed?
 
