@@ -218,7 +218,7 @@ def test_site__is_small(site):
     training = [path for path in site.glob("train/**/*") if path.is_file()]  # loaded when a visitor trains
     assert sum(map(packed, training)) < 600_000
     files = [path for path in site.glob("**/*") if path.is_file() and path not in [*python, *training]]
-    assert sum(packed(path) for path in files if path.suffix not in downloads) < 3_000_000
+    assert sum(packed(path) for path in files if path.suffix not in downloads) < 230_000 * len(RUNGS)
     assert sum(map(packed, files)) < 550_000 * len(RUNGS)
 
 
