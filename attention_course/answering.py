@@ -153,9 +153,6 @@ def answer_loss(
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 
-Answerer = Callable[[Question, random.Random], str]
-
-
 def true_answer(question: Question, rng: random.Random) -> str:
     """Answer a question."""
     return question.answer
@@ -172,7 +169,7 @@ def fine_tune(
     steps: int,
     lr: float = 1e-3,
     seed: int = 0,
-    answer: Answerer = true_answer,
+    answer: Callable[[Question, random.Random], str] = true_answer,
     loss_of: Callable[[Tensor, Tensor, Tensor], Tensor] = answer_loss,
 ) -> None:
     """Train those parameters that require a gradient on questions with answers, 32 in each step."""

@@ -157,4 +157,4 @@ if __name__ == "__main__":
         every = [*pool.map(measure, range(asked.seeds))]
     precision = str(autocast_dtype(torch.device("cpu"))).removeprefix("torch.")
     machine = f"{torch.cpu.get_capabilities().get('cpu_name', '')}, {precision}, one thread"
-    asked.file.write_text(json.dumps({"machine": machine.strip(", "), "seeds": every}, indent=1) + "\n")
+    asked.file.write_text(json.dumps({"machine": machine.strip(", "), "seeds": every}) + "\n")
