@@ -30,6 +30,8 @@ from attention_course.training.loss import mean_loss
 FADES = 0.8  # correlation of ranks: memories that fade have 0.9 and more, scores without a scale below 0.2
 DRAWS = 8  # of parameters and texts, after which what got no gradient is said to get none
 SURE = 4  # times ln V: trained models have 3 at most, embeddings from N(0, 1) as the last layer 4.4 and more
+STEPS = [10.0**-power for power in range(2, 7)]  # too long ones bend, too short ones drown in rounding
+SLACK = 0.02  # of a slope: right models in float32 stay below 0.001, ReLUs switch
 Gradient = tuple[str, nn.Parameter, Tensor | None]
 
 # How it begins
@@ -283,17 +285,74 @@ def longest_run(zero: Tensor) -> int:
 def gradients_of(wrapped: WrappedModel, seed: int = 0) -> list[Gradient]:
     """Return the parameters that are trained, with their names, and their gradients on random ids."""
     trained = [(n.removeprefix("model."), p) for n, p in wrapped.named_parameters() if p.requires_grad]
-    T = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
     if not trained:
         raise CannotAskError("No parameter requires a gradient.")
-    ids = wrapped.draw(max(2, 128 // T), T + 1, seed=11 + seed)
     with torch.enable_grad():
-        loss = mean_loss(wrapped(ids[:, :-1]), ids[:, 1:].to(wrapped.device))
+        loss = loss_of(wrapped, seed)
         if not loss.requires_grad:
             said = "the loss depends on no parameter: is there a no_grad() or a detach() in forward()?"
             raise ValueError(said)
         grads = gradients_by(loss, [p for _, p in trained])
     return [(name, p, grad) for (name, p), grad in zip(trained, grads, strict=True)]
+
+
+def loss_of(wrapped: WrappedModel, seed: int = 0) -> Tensor:
+    """Return the loss on random ids, computed from the logits in float64."""
+    T = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
+    ids = wrapped.draw(max(2, 128 // T), T + 1, seed=11 + seed)
+    return F.cross_entropy(wrapped(ids[:, :-1]).flatten(0, 1).cpu().double(), ids[:, 1:].flatten())
+
+
+@asks("The gradient is the slope of the loss")
+def slope(variants: ModelVariants) -> Finding:
+    """Move the parameters in random directions, and compare the change of the loss with the gradient.
+
+    As `torch.autograd.gradcheck` does, but in three directions and not along each number.
+    """
+    noisy = variants.with_noise_in_float64
+    if noisy.is_large or not variants.is_copy:
+        raise CannotAskError("It takes a copy to move, and at most 10 million parameters.")
+    grads = [each for each in gradients_of(noisy) if each[1].is_floating_point()]
+    scale = math.hypot(*(grad.norm() * size_of(p) for _, p, grad in grads if grad is not None))
+    off = [slope_is_off(noisy, grads, scale, seed) for seed in range(3)]
+    if any(off):
+        names = [each[0] for each in grads if slope_is_off(noisy, [each], scale / len(grads))]
+        said = f"It is not, along {len(names)} of {len(grads)} parameters, the last of which is {names[-1]}."
+        return finding_if(False, said if names else "It is not.", otherwise="doubtful")
+    if None in off:
+        raise CannotAskError("Its logits are too rough to measure a slope.")
+    return finding_if(True, "It is, in three random directions.")
+
+
+def slope_is_off(wrapped: WrappedModel, moved: list[Gradient], scale: float, seed: int = 0) -> bool | None:
+    """Return whether a slope, measured where these parameters move, differs from that of their gradients.
+
+    None: the steps of all lengths differ from it, and from each other.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    moves = [size_of(p) * torch.randn(p.shape, generator=generator).to(p) for _, p, _ in moved]
+    said = sum(float((grad * move).sum()) for (*_, grad), move in zip(moved, moves) if grad is not None)
+
+    def loss_at(step: float) -> Tensor:
+        before = [p.clone() for _, p, _ in moved]
+        with torch.no_grad():
+            for (_, parameter, _), move in zip(moved, moves, strict=True):
+                parameter += step * move
+            try:
+                return loss_of(wrapped)
+            finally:
+                for (_, parameter, _), kept in zip(moved, before, strict=True):
+                    parameter.copy_(kept)
+
+    measured = torch.stack([(loss_at(step) - loss_at(-step)) / (2 * step) for step in STEPS])
+    if bool(((measured - said).abs() < SLACK * scale).any()):
+        return False
+    return True if bool((measured.diff().abs() < SLACK * scale).any()) else None
+
+
+def size_of(parameter: Tensor) -> float:
+    """Return the root mean square of its numbers."""
+    return float(parameter.detach().square().mean().sqrt())
 
 
 @asks("Gradients are of similar size")

@@ -196,3 +196,37 @@ def test_an_expert_that_was_not_chosen_is_told_from_a_layer_that_is_left_out():
     model.layers.append(LeftOut(32, 4, 24, 0.0, "learned", True))
     model.layers[-1].up = NeverTheFirst(model.layers[-1].up)
     assert asked(beginning.gradients, model).verdict == "wrong"
+
+
+class Halved(torch.autograd.Function):
+    """The same numbers, with a backward() that is wrong by a factor."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad / 2
+
+
+def mean_detached(layer, inputs, output):
+    x = inputs[0]
+    return output + x.mean(dim=-1, keepdim=True) - x.mean(dim=-1, keepdim=True).detach()
+
+
+def test_a_gradient_that_is_not_the_slope_is_seen_and_where():
+    halved, detached, straight = Model(), Model(), Model()
+    halved.layers[0].down.register_forward_hook(lambda *call: Halved.apply(call[2]))
+    detached.norm.register_forward_hook(mean_detached)
+    straight.head.register_forward_hook(lambda *call: call[2].detach() + (call[2] - call[2].detach()))
+    off = asked(beginning.slope, halved)
+    assert (off.verdict, off.measured.split()[-1][:9]) == ("doubtful", "layers.0.")
+    assert asked(beginning.slope, detached).verdict == "doubtful"
+    assert asked(beginning.slope, straight).verdict == "right"
+
+
+def test_a_slope_that_cannot_be_measured_is_not_asked_for():
+    rough = Model()
+    rough.register_forward_hook(lambda *call: (call[2][0].half(), None))
+    assert asked(beginning.slope, rough.half()).verdict != "doubtful"
