@@ -32,7 +32,7 @@ def unchanged(before: Any, after: Any) -> bool:
 
 def different(target: Tensor, yours: Tensor, tolerance: float) -> Tensor:
     """Mark the entries of `yours` that differ from `target`: boolean, same shape; NaN equals NaN."""
-    wide = torch.promote_types(yours.dtype, torch.float64)
+    wide = torch.complex128 if yours.dtype.is_complex else torch.float64
     target, yours = target.to(wide), yours.to(wide)
     scale = target.nan_to_num(0, 0, 0).abs().max().clamp(min=1.0).item() if target.numel() else 1.0
     return ~torch.isclose(yours, target, rtol=tolerance, atol=tolerance * scale, equal_nan=True)

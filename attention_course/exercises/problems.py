@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attention_course.apart import words
+from attention_course.checks import is_computable
 from attention_course.exercises.comparing import different, is_plain, same, unchanged
 from attention_course.exercises.exercise import Exercise
 from attention_course.exercises.running import Outcome, Submission
@@ -122,10 +123,11 @@ def permuted(outcome: Outcome, order: tuple[int, ...]) -> Outcome:
 
 
 def wrong_dtype(case: Case) -> str | None:
-    """The tensor has another dtype. Any integer one is accepted; any float one without a float argument."""
+    """The tensor has another dtype. Any integer one will do; without a float argument any float one, too."""
     yours, target = case.outcome.value.dtype, case.target.value.dtype
     given = any(isinstance(a, Tensor) and a.is_floating_point() for a in case.arguments)
-    if yours == target or (kind(yours) == kind(target) and not (given and yours.is_floating_point)):
+    exact = yours.is_floating_point and (given or not is_computable(yours))
+    if yours == target or (kind(yours) == kind(target) and not exact):
         return None
     advice = "PyTorch rarely mixes the two in one product."
     if kind(yours) != kind(target):
