@@ -18,6 +18,19 @@ def online_kept_divided(blocks):
     return out
 
 
+@right("online_softmax")
+def online_softmax_of_summaries(blocks):
+    """Keep three results of each block, and no block (split-K, as in Flash-Decoding)."""
+    tops, totals, sums = [], [], []
+    for scores, values in blocks:
+        exp = (scores - scores.max()).exp()
+        tops.append(scores.max())
+        totals.append(exp.sum())
+        sums.append(exp @ values)
+    factors = (torch.stack(tops) - max(tops)).exp()
+    return factors @ torch.stack(sums) / (factors @ torch.stack(totals))
+
+
 @wrong("online_softmax", "one_block_held")
 def online_with_a_view_of_a_block(blocks):
     m, num, den = torch.tensor(-torch.inf), 0.0, 0.0
@@ -32,6 +45,39 @@ def online_with_a_view_of_a_block(blocks):
 def online_of_a_list(blocks):
     scores, values = (torch.cat(parts) for parts in zip(*list(blocks), strict=True))
     return scores.softmax(dim=0) @ values
+
+
+@wrong("online_softmax", "all_blocks_held")
+def online_by_growing_tensors(blocks):
+    all_scores, all_values = torch.zeros(0), None
+    for scores, values in blocks:
+        all_scores = torch.cat([all_scores, scores])
+        all_values = values if all_values is None else torch.cat([all_values, values])
+    return all_scores.softmax(dim=0) @ all_values
+
+
+@wrong("online_softmax", "all_blocks_held")
+def online_of_copies(blocks):
+    copies = [(scores.clone(), values * 1.0) for scores, values in blocks]
+    return torch.cat([s for s, _ in copies]).softmax(dim=0) @ torch.cat([v for _, v in copies])
+
+
+@wrong("online_softmax", "all_blocks_held")
+def online_of_numbers(blocks):
+    numbers = [(score, value) for s, v in blocks for score, value in zip(s.tolist(), v.tolist(), strict=True)]
+    return torch.tensor([s for s, _ in numbers]).softmax(0) @ torch.tensor([v for _, v in numbers])
+
+
+@wrong("online_softmax", "all_blocks_held")
+def online_with_all_scores_kept(blocks):
+    """Keep the scores, which may be large, and only a sum of the values."""
+    seen, out = [], 0.0
+    for scores, values in blocks:
+        before = torch.cat(seen).logsumexp(0) if seen else torch.tensor(-torch.inf)
+        seen.append(scores + 0)
+        now = torch.cat(seen).logsumexp(0)
+        out = out * (before - now).exp() + (scores - now).exp() @ values
+    return out
 
 
 wrong("online_softmax", online_by_index=lambda blocks: blocks[0][0].softmax(0) @ blocks[0][1])
