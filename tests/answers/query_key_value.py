@@ -38,6 +38,12 @@ def in_place_on_the_scores(q, k, mask):
     return weights.div_(weights.sum(dim=-1, keepdim=True).clamp(min=1e-30))
 
 
+@right("attention_weights")
+def weights_by_logsumexp(q, k, mask):
+    scores = scores_of(q, k).masked_fill(~mask, -1e30)
+    return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp() * mask
+
+
 @wrong("attention_weights")
 def blind_queries_found_along_dim_1(q, k, mask):
     weights = torch.softmax(scores_of(q, k).masked_fill(~mask, -1e9), dim=-1)
@@ -63,6 +69,11 @@ def head_by_einsum(x, W_query, W_key, W_value, mask):
 def head_by_vmap_over_the_batch(x, *given):
     texts = torch.vmap(lambda text: head_by_einsum(text, *given))(x.reshape(-1, *x.shape[-2:]))
     return texts.view(*x.shape[:-1], -1)
+
+
+@right("head_forward")
+def head_by_logsumexp(x, W_query, W_key, W_value, mask):
+    return weights_by_logsumexp(x @ W_query, x @ W_key, mask) @ (x @ W_value)
 
 
 @wrong("head_forward")

@@ -207,8 +207,8 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
 def draw_groups(generator: torch.Generator) -> list[tuple]:
     """Draw queries, keys and values: one head, as many key heads as heads, one key head, and groups.
 
-    Some have more keys than queries. In the last, scores of whole numbers, which nothing rounds, range from
-    -10,000 to 10,000 and beyond.
+    Some have more keys than queries. In the last, scores of whole numbers, which nothing rounds, lie below
+    -1000 or above 1000, and no two of a row are equal.
     """
 
     def draw(B, n_head, n_kv_head, T_q, T_k, head_size):
@@ -218,7 +218,8 @@ def draw_groups(generator: torch.Generator) -> list[tuple]:
     sizes = [(1, 1, 1, 2, 2, 2), (1, 2, 2, 2, 3, 2), (1, 2, 1, 3, 3, 2), (1, 4, 2, 2, 3, 4)]
     sizes += [(2, 6, 3, 3, 5, 2), (2, 6, 2, 4, 4, 3), (3, 4, 2, 1, 6, 5)]
     q, k, v = draw(2, 9, 3, 7, 7, 4)
-    return [*(draw(*each) for each in sizes), (100 * q.round(), 100 * k.round(), v)]
+    q, keys = 55.0 * q[..., :1].sign(), 10.0 + k[..., :1].argsort(dim=2)
+    return [*(draw(*each) for each in sizes), (q.repeat(1, 1, 1, 4), keys.repeat(1, 1, 1, 4), v)]
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,8 @@ def draw_split(generator: torch.Generator) -> list[tuple]:
 def draw_attention(generator: torch.Generator) -> list[tuple]:
     """Draw tokens, both matrices, n_head and a mask: one token, one head, T == n_head, causal and random.
 
-    One mask hides nothing, and one hides all keys of one query. In the last input, scores range from -26,000
-    to 26,000.
+    One mask hides nothing, and one hides all keys of one query. In the last input, scores lie below -1000
+    or above 1000, and no two of a row are equal.
     """
 
     def draw(B, T, C, n_head, mask):
@@ -133,9 +133,9 @@ def draw_attention(generator: torch.Generator) -> list[tuple]:
     anywhere = (torch.rand(6, 6, generator=generator) < 0.5) | torch.eye(6, dtype=torch.bool)
     blind = anywhere.index_fill(0, torch.randint(6, (1,), generator=generator), False)
     drawn += [draw(2, 6, 6, 3, mask) for mask in (anywhere, anywhere | True, blind)]
-    keys = torch.randint(10, 14, (4,), generator=generator).float()
+    keys = 10.0 + torch.randperm(4, generator=generator)
     x = torch.stack([torch.tensor([1.0, -1.0, 1.0, -1.0]), keys], dim=1)[None]
-    W_qkv = torch.tensor([[2000.0, 0], [-2000.0, 0], [0, 1], [0, 1], [1, 0], [0, 1]])
+    W_qkv = torch.tensor([[110.0, 0], [-110.0, 0], [0, 1], [0, 1], [1, 0], [0, 1]])
     W_proj = torch.randn(2, 2, generator=generator)
     return [*drawn, (x, W_qkv, W_proj, 2, causal_mask(4))]
 

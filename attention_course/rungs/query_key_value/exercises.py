@@ -62,6 +62,11 @@ def previous_token(T: int) -> Float[Tensor, "T T"]:
     return position_weights(W_query, W_key)
 
 
+def low_keys(generator: torch.Generator) -> Tensor:
+    """Draw -10, -15, -20 and -25 in any order: whole numbers so far apart that nothing has to be rounded."""
+    return -10.0 - 5 * torch.randperm(4, generator=generator)
+
+
 def draw_queries(generator: torch.Generator) -> list[tuple]:
     """Draw q, k and mask: one key, T_k == head_size, batches, heads, rows all False, scores far apart."""
     shapes = [  # batch, T_q, T_k, head_size
@@ -92,11 +97,10 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
     drawn[10][2][1, 2] = False  # one query of the second sequence
     for q, _, _ in drawn[5:]:
         q.mul_(3)
-    low = -torch.randint(10, 14, (2, 4, 1), generator=generator).float()  # integers: no rounding
-    low[:, -1] = torch.tensor([[20.0], [-20.0]])  # only the last query may look at this key
-    for (q, k, _), keys, strength in zip(drawn[11:], low, (4.0, 2000.0), strict=True):
-        q.fill_(strength)  # scores of -40 to -52 and one of 80; then of -20,000 to -26,000 and one of -40,000
-        k.copy_(keys)
+    for (q, k, _), strength, last in zip(drawn[11:], (4.0, 110.0), (20.0, -20.0), strict=True):
+        q.fill_(strength)  # scores of -40 to -100 and one of 80; then of -1100 to -2750 and one of -2200
+        k[:, 0] = low_keys(generator)
+        k[-1] = last  # only the last query may look at this key
     return drawn
 
 
@@ -124,9 +128,10 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         drawn.append((x, *matrices, causal_mask(T)))
     drawn[3][4][2] = False
     drawn[6][4][0] = False
-    for (x, W_query, W_key, _, _), strength in zip(drawn[8:], (4.0, 2000.0), strict=True):
-        x[:, 0] = 1.0  # scores of -40 to -52 and one of 40; then of -20,000 to -26,000 and one of 20,000
-        x[:, 1] = torch.cat([-torch.randint(10, 14, (3,), generator=generator), torch.tensor([10])])
+    for (x, W_query, W_key, _, _), strength in zip(drawn[8:], (4.0, 110.0), strict=True):
+        x[:, 0] = 1.0  # scores of -40 to -100 and one of 40; then of -1100 to -2750 and one of 1100
+        x[:, 1] = low_keys(generator)
+        x[-1, 1] = 10.0
         W_query[:, 0], W_key[:, 0] = torch.tensor([strength, 0.0]), torch.tensor([0.0, 1.0])
     anywhere = (torch.rand(6, 6, generator=generator) < 0.5) | torch.eye(6, dtype=torch.bool)
     anywhere[1] = torch.tensor([1, 0, 0, 1, 0, 0]).bool()  # not itself, but a later one
