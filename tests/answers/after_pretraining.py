@@ -122,7 +122,7 @@ def advantage_row_by_row(rewards):
     return torch.stack(rows)
 
 
-@right("group_advantage")
+@wrong("group_advantage", "other_small_number")
 def advantage_where_rewards_differ(rewards):
     deviation = rewards.std(-1)[:, None]
     centred = rewards - rewards.mean(-1)[:, None]
@@ -147,8 +147,26 @@ wrong(
     "group_advantage",
     advantage_as_softmax=lambda rewards: rewards.softmax(dim=1) - 1 / rewards.shape[1],
     advantage_of_length_1=lambda rewards: F.normalize(rewards - rewards.mean(dim=1, keepdim=True), dim=1),
+    advantage_with_half_the_addend=lambda rewards: (
+        (rewards - rewards.mean(dim=1, keepdim=True)) / (rewards.std(dim=1, keepdim=True) + 5e-5)
+    ),
     advantage_with_a_large_addend=lambda rewards: (
         (rewards - rewards.mean(dim=1, keepdim=True)) / (rewards.std(dim=1, keepdim=True) + 0.1)
+    ),
+)
+
+
+wrong(
+    "group_advantage",
+    "other_small_number",
+    advantage_with_the_addend_of_adam=lambda rewards: (
+        (rewards - rewards.mean(dim=1, keepdim=True)) / (rewards.std(dim=1, keepdim=True) + 1e-8)
+    ),
+    advantage_without_nan=lambda rewards: (
+        (rewards - rewards.mean(dim=1, keepdim=True)) / rewards.std(dim=1, keepdim=True)
+    ).nan_to_num(0.0),
+    advantage_with_a_least_deviation=lambda rewards: (
+        (rewards - rewards.mean(dim=1, keepdim=True)) / rewards.std(dim=1, keepdim=True).clamp(min=1e-4)
     ),
 )
 

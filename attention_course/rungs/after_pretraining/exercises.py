@@ -136,7 +136,10 @@ def draw_layers(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_rewards(generator: torch.Generator) -> list[tuple]:
-    """Draw rewards of groups: N == G, equal ones, right and wrong, and some on other scales."""
+    """Draw rewards of groups: N == G, equal ones, right and wrong, and some on other scales.
+
+    In one group the deviation is about 0.001, beside which 1e-4 shows.
+    """
 
     def draw(N, G, scale=1.0):
         return scale * torch.randn(N, G, generator=generator)
@@ -146,7 +149,7 @@ def draw_rewards(generator: torch.Generator) -> list[tuple]:
     one_in_four = torch.eye(4)[torch.randint(4, (2,), generator=generator)]
     some_equal = draw(3, 4)
     some_equal[0], some_equal[2] = 1, 0
-    scales = torch.tensor([[0.1], [1.0], [10.0]])
+    scales = torch.tensor([[0.001], [1.0], [10.0]])
     return [
         (draw(2, 3),),
         (draw(3, 3),),
