@@ -76,8 +76,8 @@ def ids(given):
 
 @pytest.mark.parametrize(("name", "answer"), RIGHT, ids=ids(RIGHT))
 def test_a_right_answer_passes(name, answer):
-    for seed, judged_by in enumerate((check, judged)):  # in the other process, and in this one
-        verdict = judged_by(name, answer, seed)
+    for seed in range(5):
+        verdict = (judged if seed else check)(name, answer, seed)  # in this process, and in the other one
         assert verdict.passed, f"seed {seed}: {verdict}"
 
 
