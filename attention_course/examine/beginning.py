@@ -332,7 +332,8 @@ def slope_is_off(wrapped: WrappedModel, moved: list[Gradient], scale: float, see
     """
     generator = torch.Generator().manual_seed(seed)
     moves = [size_of(p) * torch.randn(p.shape, generator=generator).to(p) for _, p, _ in moved]
-    said = sum(float((grad * move).sum()) for (*_, grad), move in zip(moved, moves, strict=True) if grad is not None)
+    pairs = [(grad, move) for (*_, grad), move in zip(moved, moves, strict=True) if grad is not None]
+    said = sum(float((grad * move).sum()) for grad, move in pairs)
 
     def loss_at(step: float) -> Tensor:
         before = [p.clone() for _, p, _ in moved]
