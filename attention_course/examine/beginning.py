@@ -309,9 +309,9 @@ def slope(variants: ModelVariants) -> Finding:
 
     As `torch.autograd.gradcheck` does, but in three directions and not along each number.
     """
-    noisy = variants.with_noise_in_float64
-    if noisy.is_large or not variants.is_copy:
+    if variants.given.is_large or not variants.is_copy:
         raise CannotAskError("It takes a copy to move, and at most 10 million parameters.")
+    noisy = variants.with_noise_in_float64
     grads = [each for each in gradients_of(noisy) if each[1].is_floating_point()]
     scale = math.hypot(*(grad.norm() * size_of(p) for _, p, grad in grads if grad is not None))
     off = [slope_is_off(noisy, grads, scale, seed) for seed in range(3)]

@@ -424,12 +424,17 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
     raise TypeError(f"the model returned {type(output).__name__} without logits in it")
 
 
+def their_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the calls that led to an error, those in the model's own code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [each for each in frames if not each.filename.startswith(NOT_THEIRS)]
+
+
 def format_error(error: BaseException) -> str:
     """Tell an error in one line: its words, its notes, and the last line of the model's own code."""
     text = " ".join(words(error).split())
     said = [f"{type(error).__name__}: {text[:300]}".rstrip(": .") + "."]
-    frames = traceback.extract_tb(error.__traceback__)
-    for frame in [each for each in frames if not each.filename.startswith(NOT_THEIRS)][-1:]:
+    for frame in their_frames(error)[-1:]:
         file = "the cell" if "ipykernel" in frame.filename else Path(frame.filename).name
         said.append(f"At {file}, line {frame.lineno}, in {frame.name}: {frame.line}".rstrip(": ") + ".")
     return " ".join([*said, *getattr(error, "__notes__", [])])
