@@ -231,7 +231,7 @@ def verify(file: Path, asks: bool) -> int:
         print(
             "Verified: it is the same report, number for number."
             if content["report"] == report
-            else "Verified: the same verdicts. Other words or numbers of the report are not those in the file."
+            else "Verified: the same verdicts. Other words or numbers of the report differ from the file's."
         )
     else:
         print("Not verified: the file has another report than its source gets here.")
