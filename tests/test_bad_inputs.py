@@ -514,6 +514,7 @@ Recipe(clip=0.0) | Recipe: clip = 0.0, expected a number above 0.
 Recipe(precision="float23") | There is no precision called 'float23'. Did you mean 'float32'?
 evaluate(gpt(), DATA.val, blocks=0) | evaluate: blocks = 0, expected an integer of at least 1
 train(nn.Linear(2, 2), DATA, RECIPE) | Linear has block_size = None
+load_model("a" * 256) | no checkpoint file
 load_model("folder") | no checkpoint file folder. Trainer.save writes one.
 read_checkpoint("no such file.pt") | no checkpoint file no such file.pt
 Trainer(gpt(), DATA, RECIPE).load("binary.txt") | binary.txt is not a checkpoint of this course
