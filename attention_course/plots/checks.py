@@ -7,6 +7,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
+from attention_course.checks import real
 from attention_course.names import shown
 from attention_course.plots.style import Number
 
@@ -58,14 +59,6 @@ def check_names(names: object, name: str, count: int | None = None, things: str 
         )
     if count is not None and len(names) != count:
         raise ValueError(f"{name} holds {len(names)} names for {count} {things}, expected one for each.")
-
-
-def real(value: object) -> float:
-    """Convert a number to float, and anything else to NaN."""
-    try:
-        return math.nan if isinstance(value, str | bool) else float(value)  # pyright: ignore[reportArgumentType]
-    except Exception:  # its __float__ may raise anything
-        return math.nan
 
 
 def check_limits(limits: object, name: str, above: Number = -math.inf) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from attention_course.checks import real
 from attention_course.names import shown
 from attention_course.plots.checks import (
     check_count,
@@ -19,7 +20,6 @@ from attention_course.plots.checks import (
     check_names,
     check_texts,
     check_values,
-    real,
 )
 from attention_course.plots.style import (
     Number,
