@@ -237,11 +237,18 @@ def check_width(name: str, x: object, n_embd: int, argument: str = "x") -> None:
         raise ValueError(f"{expected}: the module was built for tokens of {n_embd} channels.")
 
 
+def needs_a_copy(x: object, layer: nn.Linear) -> bool:
+    """Return whether `x` was made in torch.inference_mode, and autograd would keep it for a gradient."""
+    if torch.compiler.is_compiling() or not isinstance(x, Tensor) or not x.is_inference():
+        return False
+    return torch.is_grad_enabled() and getattr(layer.weight, "requires_grad", False)
+
+
 def check_channels(name: str, **inputs: tuple[object, nn.Linear]) -> None:
     """Raise unless each input has shape (..., T, n_embd), where n_embd is what its linear layer takes."""
     for argument, (x, layer) in inputs.items():
         n_embd, dtype = layer.in_features, getattr(layer.weight, "dtype", None)
-        if isinstance(x, Tensor) and x.is_inference() and torch.is_grad_enabled():
+        if needs_a_copy(x, layer):
             raise ValueError(
                 f"{name}: {argument} was made in torch.inference_mode, and autograd cannot keep it, expected "
                 f"a tensor that it can. Pass {argument}.clone(), or call {name} in that mode, too."

@@ -40,5 +40,18 @@ def test_layers_without_a_dtype_take_any():
     check_channels("f", x=(torch.zeros(2, 3).double(), layer))
 
 
+def test_what_inference_mode_made_has_no_gradient():
+    layer = nn.Linear(3, 2)
+    with torch.inference_mode():
+        x = torch.zeros(2, 3)
+        check_channels("f", x=(x, layer))
+    with pytest.raises(ValueError, match=r"f: x was made in torch.inference_mode.*x\.clone\(\)"):
+        check_channels("f", x=(x, layer))
+    with torch.no_grad():
+        check_channels("f", x=(x, layer))
+    check_channels("f", x=(x, layer.requires_grad_(False)))
+    layer(x)
+
+
 def test_a_probe_may_hold_masked_scores():
     check_probe(lambda x: torch.tensor([[0.0, float("-inf")]]), torch.ones(1, 2), "f")
