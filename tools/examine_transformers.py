@@ -43,6 +43,7 @@ UNUSED, LEAK, PREFIX, PADDING = (
     "Padding on the left changes nothing",
 )
 WRITES, SIZE = "It writes what it predicts", "Gradients are of similar size"
+SLOPE = "The gradient is the slope of the loss"
 DECODERS = [
     *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mvp", "pegasus"),
     *("plbart", "trocr", "whisper"),
@@ -52,7 +53,7 @@ EXPLAINED = {
     **{(kind, UNUSED): NO_ENCODER for kind in DECODERS},
     ("big_bird", UNUSED): "Its pooler is made, and only its classifiers use it.",
     ("rwkv", PREFIX): "A bug: two texts of one token return logits (2, 2, V).",
-    **{("rwkv", name): "backward() fails: a tensor was changed in place." for name in (UNUSED, SIZE)},
+    **{("rwkv", name): "backward() fails: a tensor was changed in place." for name in (UNUSED, SLOPE, SIZE)},
     ("rwkv", WRITES): "It writes token by token, so by the bug above.",
     ("recurrent_gemma", PADDING): "Its recurrent layers read hidden tokens; the mask is for attention.",
     (

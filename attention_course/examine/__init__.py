@@ -76,20 +76,21 @@ def examine(
         reference: a second implementation with the same parameters: a module, or a function of ids. What is
             computed wrongly, but the same way for all tokens, such as a scale, nothing else can find.
         step: how to read with a cache, if the model takes one that is not known: a function
-            (model, ids, cache) that returns (logits, cache); the first cache is None.
+            (model, ids, cache) that returns (logits, cache): logits of all these ids, (B, T, V). The first
+            cache is None.
         ignore: names of questions that are not asked, such as "Every parameter gets a gradient".
         require: names of questions that are wrong if they cannot be asked.
 
     Raises:
-        TypeError: the model, the reference or step cannot be called, a size is not an integer, train is not a
-            bool, or ignore or require no list of names.
-        ValueError: vocab_size is below 2, block_size below 1, or one of them above LARGEST; it is neither
-            given nor told by the model; or no question is named so.
+        TypeError: the model, the reference or step cannot be called, or is a class; a size is not an integer,
+            train is not a bool, or ignore or require no list.
+        ValueError: vocab_size is below 2, block_size below 1, or one of them above MAX_SIZE; it is neither
+            given nor told by the model; no question is named so; or one that is required will not be asked.
     """
     check_flags("examine", train=train)
     for name, given in {"reference": reference, "step": step}.items():
-        if given is not None and not callable(given):
-            raise TypeError(f"examine: {name} is {type(given).__name__}, expected a function.")
+        if given is not None and (not callable(given) or isinstance(given, type)):
+            raise TypeError(f"examine: {name} is {kind_of(given)}, expected a function.")
     wrapped = wrap(model, vocab_size, block_size)
     wrapped.beside, wrapped.step = (reference,), step
     return examine_here(wrapped, questions_to(train, ignore, require))
@@ -103,14 +104,18 @@ def examine_here(wrapped: WrappedModel, questions: list[Question]) -> Report:
 def wrap(model: object, vocab_size: int | None = None, block_size: int | None = None) -> WrappedModel:
     """Wrap the model to be examined; raise as `examine` does."""
     if not callable(model) or isinstance(model, type):
-        given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-        raise TypeError(f"examine: model is {given}, expected an nn.Module or a function of ids.")
+        raise TypeError(f"examine: model is {kind_of(model)}, expected an nn.Module or a function of ids.")
     check_claims(vocab_size, block_size)
     sizes = sizes_of(model, vocab_size, block_size)
     check_claims(sizes.vocab_size, sizes.block_size)
     wrapped = WrappedModel(model, sizes.vocab_size, sizes.block_size)
     wrapped.whole, wrapped.remarks = sizes.whole, sizes.remarks
     return wrapped
+
+
+def kind_of(given: object) -> str:
+    """Return the name of a class, or that of an object's class."""
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 def check_claims(vocab_size: int | None = None, block_size: int | None = None) -> None:
@@ -135,6 +140,10 @@ def questions_to(train: bool, ignore: Sequence[str] = (), require: Sequence[str]
             raise TypeError(f"examine: {argument} = {shown(given)}, expected a list of names of questions.")
         for name in given:
             look_up(name, named, "question")
+    for name in require:
+        if name in ignore or not (train or not named[name].train):
+            said = "it is in ignore, too" if name in ignore else "it takes a training, and train is False"
+            raise ValueError(f"examine: require has {name!r}, which is not asked: {said}. Leave out one.")
     return [
         replace(question, required=question.name in require)
         for question in QUESTIONS

@@ -182,6 +182,8 @@ def main(argv: list[str] | None = None) -> None:
     sizes = {name: size for name, size in given.items() if size is not None}
     try:
         check_claims(**sizes)
+        if options.junit and (not options.junit.parent.is_dir() or options.junit.suffix == ".py"):
+            raise ValueError(f"--junit {options.junit} is a Python file, or in no folder. Name report.xml.")
         report = examined(options.model, sizes, (not options.no_train, options.ignore, options.require))
         if options.junit:
             write_at_once(options.junit, printable(report.as_junit(), keep="\n\t").encode())

@@ -309,16 +309,17 @@ def slope(variants: ModelVariants) -> Finding:
 
     As `torch.autograd.gradcheck` does, but in three directions and not along each number.
     """
-    noisy = variants.with_noise_in_float64
-    if noisy.is_large or not variants.is_copy:
+    if variants.given.is_large or not variants.is_copy:
         raise CannotAskError("It takes a copy to move, and at most 10 million parameters.")
+    noisy = variants.with_noise_in_float64
     grads = [each for each in gradients_of(noisy) if each[1].is_floating_point()]
     scale = math.hypot(*(grad.norm() * size_of(p) for _, p, grad in grads if grad is not None))
     off = [slope_is_off(noisy, grads, scale, seed) for seed in range(3)]
     if any(off):
         names = [each[0] for each in grads if slope_is_off(noisy, [each], scale / len(grads))]
-        said = f"It is not, along {len(names)} of {len(grads)} parameters, the last of which is {names[-1]}."
-        return finding_if(False, said if names else "It is not.", otherwise="doubtful")
+        said = f"The two differ for {len(names)} of {len(grads)} parameters"
+        said += f", the last of which is {names[-1]}." if names else ", but along all of them together."
+        return finding_if(False, said, otherwise="doubtful")
     if None in off:
         raise CannotAskError("Its logits are too rough to measure a slope.")
     return finding_if(True, "It is, in three random directions.")
@@ -331,7 +332,8 @@ def slope_is_off(wrapped: WrappedModel, moved: list[Gradient], scale: float, see
     """
     generator = torch.Generator().manual_seed(seed)
     moves = [size_of(p) * torch.randn(p.shape, generator=generator).to(p) for _, p, _ in moved]
-    said = sum(float((grad * move).sum()) for (*_, grad), move in zip(moved, moves) if grad is not None)
+    pairs = [(grad, move) for (*_, grad), move in zip(moved, moves, strict=True) if grad is not None]
+    said = sum(float((grad * move).sum()) for grad, move in pairs)
 
     def loss_at(step: float) -> Tensor:
         before = [p.clone() for _, p, _ in moved]

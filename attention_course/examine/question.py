@@ -16,6 +16,7 @@ from attention_course.examine.wrapped_model import (
     WrappedModel,
     format_error,
     max_abs_diff,
+    their_frames,
 )
 from attention_course.ladder import read_table
 
@@ -26,6 +27,7 @@ MIN_EFFECTIVE_SHARE = 0.41  # right models have 0.44 and more, unscaled scores o
 MIN_OWN_EFFECT = 1.5  # right models have 2.0 and more; without a residual stream 1.4 at most
 OUTWEIGHS = 10.0  # with faint layers a residual stream gives 60 and more, and none 1.5 at most
 RAISED = "The model raised this error on a text that it has to be able to read."
+OURS = "No line of the model raised this, so the examiner itself may be wrong. Please report it."
 ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
 REQUIRED = "Give the model what it is asked for, or leave the question out of `require`."
 SMALL_VOCAB = 8  # tokens in a vocabulary
@@ -175,9 +177,9 @@ class Question:
         except StoppedError:
             raise
         except BaseException as error:
-            answer = finding_if(
-                False, format_error(error), "An answer.", RAISED if isinstance(error, Exception) else ENDED
-            )
+            cause = RAISED if isinstance(error, Exception) else ENDED
+            ours = not their_frames(error) and not hasattr(error, "__notes__")  # answer() adds a note
+            answer = finding_if(False, format_error(error), "An answer.", OURS if ours else cause)
         wrong = [each.name for each in before.values() if each.verdict == "wrong"]
         reasons = [name for name in wrong if name in self.explained_by and answer.cause not in self.apart]
         return replace(

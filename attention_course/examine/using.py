@@ -21,6 +21,7 @@ from attention_course.examine.question import (
 from attention_course.examine.report import Finding
 from attention_course.examine.wrapped_model import (
     CannotAskError,
+    DoubtError,
     WrappedModel,
     collected,
     format_error,
@@ -80,7 +81,11 @@ class Reading:
             if self.cache is None or (not begun and repr(vars_of(self.cache)) == before):
                 raise CannotAskError(f"It returns no cache, or takes one of another kind. {PASS_STEP}")
         self.read += ids.shape[1]
-        return collected(wrapped.logits_in(output))
+        logits = collected(wrapped.logits_in(output))
+        if logits.shape[:2] != ids.shape:
+            said = f"Read with a cache, ids of shape {tuple(ids.shape)} get logits of {tuple(logits.shape)}."
+            raise DoubtError(f"{said} Return those of all its tokens.")
+        return logits
 
 
 def vars_of(cache: object) -> object:

@@ -303,20 +303,24 @@ class WrappedModel(nn.Module):
         return self.copied().train().logits(ids)
 
     def tolerance(self, logits: Tensor) -> float:
-        """Return how far logits (..., V) may differ by rounding: in proportion to the largest.
+        """Return how far logits (..., V) may differ by rounding: see `rounding`."""
+        return self.rounding(logits[..., self.tokens])
 
-        A token whose logit is the same everywhere, as -1e9 of one that only pads the vocabulary, is left out.
+    def rounding(self, numbers: Tensor) -> float:
+        """Return how far numbers (..., C) may differ by rounding: in proportion to the largest.
+
+        A channel that is the same everywhere, as a logit of -1e9 that only pads the vocabulary, is left out.
         All operations round by `eps`; the last one may round to a shorter dtype, as autocast does, and matrix
         products if the precision for them is not the highest.
         """
-        rows = logits[..., self.tokens].flatten(0, -2)
+        rows = numbers.flatten(0, -2)
         moving = rows[:, (rows != rows[0]).any(dim=0)]
-        logits = moving if moving.numel() else rows  # of one text nothing is known
+        numbers = moving if moving.numel() else rows  # of one text nothing is known
         eps, fast = ROUNDING * self.eps, torch.get_float32_matmul_precision() != "highest"
         for dtype in (torch.float16, torch.bfloat16):
-            if fast or torch.equal(logits.to(dtype).to(logits), logits):
+            if fast or torch.equal(numbers.to(dtype).to(numbers), numbers):
                 eps = max(eps, torch.finfo(dtype).eps)
-        return eps * max(float(logits.abs().max()), 1e-30)
+        return eps * max(float(numbers.abs().max()), 1e-30)
 
     @property
     def eps(self) -> float:
@@ -420,12 +424,17 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
     raise TypeError(f"the model returned {type(output).__name__} without logits in it")
 
 
+def their_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the calls that led to an error, those in the model's own code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [each for each in frames if not each.filename.startswith(NOT_THEIRS)]
+
+
 def format_error(error: BaseException) -> str:
     """Tell an error in one line: its words, its notes, and the last line of the model's own code."""
     text = " ".join(words(error).split())
     said = [f"{type(error).__name__}: {text[:300]}".rstrip(": .") + "."]
-    frames = traceback.extract_tb(error.__traceback__)
-    for frame in [each for each in frames if not each.filename.startswith(NOT_THEIRS)][-1:]:
+    for frame in their_frames(error)[-1:]:
         file = "the cell" if "ipykernel" in frame.filename else Path(frame.filename).name
         said.append(f"At {file}, line {frame.lineno}, in {frame.name}: {frame.line}".rstrip(": ") + ".")
     return " ".join([*said, *getattr(error, "__notes__", [])])

@@ -180,12 +180,13 @@ def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:
     return []
 
 
-def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "") -> Finding:
+def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "", exact: Tensor | None = None) -> Finding:
     """Return whether tokens (B, T) can be draws from logits (B, T, V).
 
     Their mean surprise is the entropy, and few of them are of those that nearly never come, both but for
     five standard errors. Without an option, which is named in `with_`, the surprise may be smaller: what
-    generate does by itself may be to take the likeliest token.
+    generate does by itself may be to take the likeliest token. If the logits keep more tokens than the
+    `exact` ones, for rounding, draws from these are right, too.
     """
     surprises = -logits.log_softmax(dim=-1)
     expects = (-surprises).exp()
@@ -193,9 +194,9 @@ def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "") -> Finding:
     entropy = (expects * surprises).nan_to_num(0.0).sum(dim=-1)
     spread = (expects * surprises**2).nan_to_num(0.0).sum(dim=-1) - entropy**2
     errors = 5 * float((spread.mean() / drawn.numel()).sqrt()) + 1e-6
-    least, most = float(entropy.mean()) - errors, float(entropy.mean()) + errors
-    if not with_:
-        least = 0.0
+    means = [entropy] if exact is None else [entropy, (exact.softmax(-1) * surprises).nan_to_num(0.0).sum(-1)]
+    least = min(float(mean.mean()) for mean in means) - errors if with_ else 0.0
+    most = float(entropy.mean()) + errors
     rare, came = float(expects[expects < RARE].sum()), int((chance < RARE).sum())
     said = f"{with_}What it draws surprises it by {float(each.mean()):.2f} nats per token."
     fits = least <= float(each.mean()) <= most
@@ -214,7 +215,7 @@ def cooler(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
 
 def three_best(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
     """Keep the three likeliest tokens."""
-    third = logits.topk(3, dim=-1).values[..., -1:]
+    third = logits.topk(min(3, logits.shape[-1]), dim=-1).values[..., -1:]
     return logits.masked_fill(logits < third - slack, -math.inf)
 
 
@@ -260,8 +261,8 @@ def options_hold(variants: ModelVariants) -> Finding:
     for name in asked:
         value, expected = OPTIONS[name]
         drawn = written_by(noisy, ids, 1, **{**sampled, **off, name: value})[:, T:]
-        rounded = 10 * noisy.tolerance(logits)
-        finding = drawn_from(expected(logits, ids, rounded), drawn, f"With {name}={value}: ")
+        rounded, exact = (expected(logits, ids, slack) for slack in (10 * noisy.tolerance(logits), 0.0))
+        finding = drawn_from(rounded, drawn, f"With {name}={value}: ", exact)
         if finding.verdict == "wrong":
             return replace(finding, cause=name)
     return finding_if(True, f"{', '.join(asked)} do.")

@@ -164,6 +164,13 @@ def test_the_commonest_causes_are_named_in_order(question, bug, words):
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("vocab_size", [8, 32, 65, 300])  # the layers have 32 and 64 channels
+def test_the_layer_that_leaks_is_named_whatever_the_vocabulary(vocab_size):
+    model = WrappedModel(plant("no mask", vocab_size=vocab_size), vocab_size, 24)
+    finding = findings.no_leak.put_to(ModelVariants(model), {})
+    assert "It arises in layers.0" in finding.measured
+
+
 def test_a_prefix_is_said_to_be_the_first_tokens():
     said = asked(findings.prefix_alone, plant("positions counted from the end")).measured
     assert re.match(r"The first \d+ of 24 tokens, read alone: ", said)

@@ -156,6 +156,9 @@ def test_machines_read_the_report_and_choose_the_questions(file, capsys, tmp_pat
     cases = {case.get("name"): [part.tag for part in case] for case in ElementTree.parse(written).getroot()}
     assert cases.keys() == verdicts.keys()
     assert cases[padding] == ["failure"]
+    for refused in (tmp_path / "missing" / "report.xml", file):
+        assert examined(f"{file}:GPT", f"--junit={refused}") == 2
+        assert f"--junit {refused} is" in capsys.readouterr().err
     assert examined(f"{file}:GPT", "--ignore=No leek") == 2
     assert "There is no question called 'No leek'" in capsys.readouterr().err
 

@@ -36,6 +36,18 @@ def test_an_error_is_an_answer(variants, error, verdict):
     assert str(error) in finding.measured
 
 
+def test_the_model_is_not_accused_of_what_the_examiner_raises(variants):
+    class Raises(Model):
+        def forward(self, ids, targets=None):
+            raise RuntimeError("no")
+
+    ours = Question("It answers", len, 8).put_to(variants, {})  # a TypeError
+    answers = Question("It answers", lambda variants: variants.given(variants.given.draw(1, 2)), 8)
+    theirs = answers.put_to(ModelVariants(WrappedModel(Raises(V, BLOCK), V, BLOCK)), {})
+    assert "the examiner itself" in ours.cause
+    assert "The model raised" in theirs.cause
+
+
 @pytest.mark.parametrize(("verdict", "follows"), [("wrong", "before"), ("right", None)])
 def test_only_a_wrong_finding_explains_another(variants, verdict, follows):
     before = {"before": Finding("before", verdict, "", "", "", 1)}

@@ -206,7 +206,10 @@ def test_what_is_ignored_is_not_asked_and_what_is_required_has_to_be():
     [
         ({"ignore": ["No leak from the futur"]}, "Did you mean 'No leak from the future'?"),
         ({"require": "No leak from the future"}, "expected a list of names"),
+        ({"require": ["It memorizes one batch"], "train": False}, "not asked: it takes a training"),
+        ({"require": ["The past is used"], "ignore": ["The past is used"]}, "not asked: it is in ignore"),
         ({"reference": 3}, "reference is int, expected a function"),
+        ({"reference": Model}, "reference is the class Model, expected a function"),
         ({"step": "step"}, "step is str, expected a function"),
     ],
 )
@@ -282,3 +285,13 @@ def test_a_cache_that_is_wrong_in_a_long_text_is_found():
     finding = cache_of(Late(GPTConfig(29, 24, n_embd=32)))
     assert finding.verdict == "wrong"
     assert "right for a short text" in finding.cause
+
+
+def test_a_cache_that_answers_for_the_last_token_alone_is_doubted():
+    class Last(GPT):
+        def forward(self, ids, cache=None):
+            logits = super().forward(ids, cache)
+            return logits if cache is None else logits[:, -1:]
+
+    finding = cache_of(Last(GPTConfig(V, BLOCK, n_embd=32)))
+    assert (finding.verdict, "logits of (4, 1, 29)" in finding.measured) == ("doubtful", True)

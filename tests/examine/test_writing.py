@@ -191,8 +191,8 @@ def test_what_it_takes_for_likeliest_is_what_forward_says(forgets, cause):
 class Sampling(Model):
     """Its options are right, but for one."""
 
-    def __init__(self, wrong=""):
-        super().__init__(29, 24)
+    def __init__(self, wrong="", V=29):
+        super().__init__(V, 24)
         self.wrong = wrong
 
     def generate(self, ids, max_new_tokens, temperature=1.0, top_k=None, top_p=None):
@@ -202,7 +202,7 @@ class Sampling(Model):
             logits = logits / temperature if self.wrong == "temperature twice" else logits
             if top_k is not None:
                 shift = {"top_k": 1, "top_k - 1": -1}.get(self.wrong, 0)
-                least = logits.topk(top_k + shift).values[:, -1:]
+                least = logits.topk(min(top_k + shift, self.vocab_size)).values[:, -1:]
                 logits = logits.masked_fill(logits < least, -torch.inf)
             if top_p is not None:
                 ordered, places = logits.softmax(dim=-1).sort(descending=True)
@@ -230,6 +230,16 @@ def test_each_option_of_sampling_is_tried(wrong):
     assert finding.verdict == ("wrong" if wrong else "right"), finding
     option = wrong.replace(",", " ").partition(" ")[0]
     assert not wrong or f"With {option}=" in finding.measured
+
+
+@pytest.mark.parametrize("V", [2, 3, 29, 300])
+@pytest.mark.parametrize("rounded", [torch.float32, torch.bfloat16])
+def test_right_options_are_right_of_few_tokens_and_of_rounded_logits(V, rounded):
+    model = Sampling(V=V)
+    model.head.register_forward_hook(lambda *call: call[2].to(rounded))
+    variants = ModelVariants(WrappedModel(model, V, 24))
+    finding = writing.options_hold.put_to(variants, {})
+    assert finding.verdict == "right", finding
 
 
 def test_other_options_are_off_while_one_is_tried():
