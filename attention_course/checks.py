@@ -98,8 +98,8 @@ def check_sizes(name: str, least: int, **sizes: object) -> None:
             raise ValueError(f"{expected[:-1]}, below 2**63." if too_large else expected)
         if narrow:
             raise TypeError(
-                f"{name}: {argument} = {shown(size)}, expected an int: in so few bits sums of sizes overflow. "
-                f"Convert it: int({argument})."
+                f"{name}: {argument} = {shown(size)}, expected an int: in so few bits sums of sizes "
+                f"overflow. Convert it: int({argument})."
             )
 
 

@@ -265,8 +265,8 @@ def train_val_split(
     cut = len(ids) - math.ceil(len(ids) * val_share) if 0 < val_share < 1 else 0
     if cut < 1:
         raise ValueError(
-            f"train_val_split: val_share = {shown(val_share)} of {len(ids)} ids, expected a share between 0 and 1 "
-            "that leaves at least one id to train on."
+            f"train_val_split: val_share = {shown(val_share)} of {len(ids)} ids, expected a share between "
+            "0 and 1 that leaves at least one id to train on."
         )
     return ids[:cut], ids[cut:]
 

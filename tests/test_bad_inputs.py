@@ -260,9 +260,10 @@ solution(name="causal_mean_loop")
 
 NUMBERS = (True, 0, 1, -1, -7, 3, 2**63, 2.5, -0.5, NAN, INF, 1j, np.float64(1.5), np.int64(3))
 NUMBERS += (np.uint8(3), Fraction(5, 2), 10**400, -(10**5000))
-OF_ALL_TYPES = (None, "", "x", "x" * 256, "auto", b"x", [], [1], [[1.0]], (), (1, 2), {}, {"a": 1}, {1, 2}, range(3))
+OF_ALL_TYPES = (None, "", "x", "auto", b"x", [], [1], [[1.0]], (), (1, 2), {}, {"a": 1}, {1, 2}, range(3))
+TOO_LONG = "x" * 256  # for the name of a file
 POOL = (
-    *(*NUMBERS, *OF_ALL_TYPES, len, object(), dict, np.ones((5, 4)), nn.Linear(4, 4), Cache()),
+    *(*NUMBERS, *OF_ALL_TYPES, TOO_LONG, len, object(), dict, np.ones((5, 4)), nn.Linear(4, 4), Cache()),
     *(torch.tensor(1), torch.tensor(1.5), torch.tensor(True), torch.ones(0), torch.ones(5), MASK),
     *(x, x.double(), x[:0], x * INF, x * 1j, x.long(), x.to_sparse(), ids, ids[0].to(torch.int8)),
     *(q, q[..., :1], q[None], q.half(), q.bfloat16(), q[:, :0], q * NAN, torch.ones(2, 3, 4)),

@@ -11,7 +11,6 @@ from attention_course.checks import real
 from attention_course.names import shown
 from attention_course.plots.style import Number
 
-
 FLOAT32 = torch.finfo(torch.float32)
 
 
