@@ -367,7 +367,6 @@ def test_whatever_is_passed_gets_an_error_of_ours_or_a_result(row):
     hints, called = get_type_hints(inner), type(function).__mro__ if of_module else [function]
     ours = [each for each in called if each.__module__.startswith((PACKAGE.name, __name__))]
     names = [part for each in ours for part in each.__qualname__.split(".")]
-    panel = ".plots." in inner.__module__  # their titles and labels are checked where they are drawn
     if "no such" not in row:
         function(**right)
     wrong = {}
@@ -383,7 +382,7 @@ def test_whatever_is_passed_gets_an_error_of_ours_or_a_result(row):
                 others = WORDS.get(argument, "").split()
                 told = complaint(error, [*names, argument, type(value).__name__, *others])
             else:
-                if not (panel or fits(value, hints.get(argument, object), argument, names[0])):
+                if not fits(value, hints.get(argument, object), argument, names[0]):
                     told = "was taken"
             if told:
                 wrong[argument, described(value)] = told
