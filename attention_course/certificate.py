@@ -105,12 +105,14 @@ def report_on(source: str, model: str, sizes: dict[str, int], train: bool) -> Re
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         file = Path(folder, "page.py")
-        file.write_text(source, encoding="utf-8")
+        # After a byte order mark Python reads UTF-8, as --show does, or refuses the encoding declared.
+        file.write_text(source, encoding="utf-8-sig")
         try:
             return command.examined(f"{file}:{model}", sizes, (train, [], []), worker)
         except ValueError as error:
             said = str(error).replace(str(file), "The page")
-            raise ValueError(f"{said} (It has to be one file, which needs no other of yours.)") from error
+            form = "(It has to be one file, which declares no encoding and needs no other of yours.)"
+            raise ValueError(f"{said} {form}") from error
 
 
 def standing() -> list[str]:
@@ -134,6 +136,7 @@ def write(options: argparse.Namespace) -> int:
         source = read_text(options.file)
     except ValueError as error:
         raise ValueError(f"{options.file} is no page of Python: {error}.") from error
+    check_out(options.out)
     done, train = standing(), not options.no_train
     report = report_on(source, options.model, sizes, train)
     if not report:
@@ -155,6 +158,17 @@ def write(options: argparse.Namespace) -> int:
     print(printable(f"{report.headline}\nThe certificate is {options.out}", keep="\n"))
     print(f"Verify it: attention-course certificate --verify {printable(str(options.out))}")
     return 0
+
+
+def check_out(file: Path) -> None:
+    """Raise ValueError if a file is there that is no certificate, such as the page itself."""
+    try:
+        if file.exists():
+            read(file)
+    except ValueError as error:
+        raise ValueError(
+            f"{file} exists, and is no certificate, so it is not written over. Name another file: --out FILE"
+        ) from error
 
 
 def versions() -> dict[str, str]:
@@ -183,8 +197,11 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def verdicts(report: dict[str, Any]) -> dict[str, str]:
-    """Return the verdict on each question."""
-    return {str(finding["name"]): str(finding["verdict"]) for finding in report["findings"]}
+    """Return the verdict on each question; a forged report may have several."""
+    found: dict[str, list[str]] = {}
+    for finding in report["findings"]:
+        found.setdefault(str(finding["name"]), []).append(str(finding["verdict"]))
+    return {name: ", ".join(each) for name, each in found.items()}
 
 
 def verify(file: Path, asks: bool) -> int:
@@ -211,8 +228,11 @@ def verify(file: Path, asks: bool) -> int:
     same = not changed and content["report"].get("passed") is report["passed"] is True
     print(printable(f"Here the examiner says: {report['headline']}"))
     if same:
-        alike = "number" if content["report"]["findings"] == report["findings"] else "verdict"
-        print(f"Verified: it is the same report, {alike} for {alike}.")
+        print(
+            "Verified: it is the same report, number for number."
+            if content["report"] == report
+            else "Verified: the same verdicts. Other words or numbers of the report differ from the file's."
+        )
     else:
         print("Not verified: the file has another report than its source gets here.")
         if content["versions"] != versions():

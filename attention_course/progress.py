@@ -478,7 +478,8 @@ def main(arguments: list[str] | None = None) -> int:
         description="Print who is where on the ladder, and which exercises and questions most failed.",
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a learner's progress.json")
-    files = parser.parse_args(arguments).files
+    given = parser.parse_args(arguments).files
+    files = list({os.path.realpath(file): file for file in given}.values())  # each once
     records = {}
     for who, file in zip(names_of(files), files, strict=True):
         try:

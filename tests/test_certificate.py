@@ -91,11 +91,14 @@ def test_nothing_is_executed_before_somebody_agrees(written, ran, monkeypatch, c
     assert not ran.exists()
 
 
-@pytest.mark.parametrize("change", ["verdict", "source", "passed"])
+@pytest.mark.parametrize("change", ["verdict", "second", "source", "passed"])
 def test_another_report_than_the_source_gets_is_not_verified(written, monkeypatch, capsys, change):
     content = json.loads(written.read_text())
     if change == "verdict":
         content["report"]["findings"][0]["verdict"] = "doubtful"
+    elif change == "second":
+        findings = content["report"]["findings"]
+        findings.insert(0, findings[0] | {"verdict": "doubtful"})
     elif change == "source":
         content["source"] = content["source"].replace("MyGPT(", "Right(").replace("Leaky(", "MyGPT(")
     else:
@@ -104,6 +107,50 @@ def test_another_report_than_the_source_gets_is_not_verified(written, monkeypatc
     monkeypatch.setattr("builtins.input", lambda _: "y")
     assert run("--verify", "certificate.json") == 1
     assert "Not verified" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("invented", ["headline", "measured"])
+def test_of_a_report_with_invented_words_only_the_verdicts_are_verified(written, capsys, invented):
+    content = json.loads(written.read_text())
+    report = content["report"]
+    (report if invented == "headline" else report["findings"][0])[invented] = "All is right."
+    written.write_text(json.dumps(content))
+    assert run("--verify", "--yes", "certificate.json") == 0
+    told = capsys.readouterr().out
+    assert "Verified: the same verdicts." in told
+    assert "number for number" not in told
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "# coding: utf-7\n# +AAo-open({!r}, 'w') # the imports\n",
+        "\r# coding: utf-7\n# +AAo-open({!r}, 'w') # the imports\n",
+        "# coding: unicode_escape\n# on paper first \\u000aopen({!r}, 'w')\n",
+    ],
+)
+def test_no_other_code_is_executed_than_is_shown(written, ran, capsys, hidden):
+    content = json.loads(written.read_text())
+    made = written.parent / "hidden"
+    content["source"] = hidden.format(str(made)) + content["source"]
+    written.write_text(json.dumps(content))
+    assert run("--verify", "--yes", "certificate.json") == 2
+    assert "declares no encoding" in capsys.readouterr().err
+    assert not made.exists()
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("name", ["my_gpt.py", "list.json", "."])
+def test_only_a_certificate_is_written_over(written, ran, capsys, name):
+    (written.parent / "list.json").write_text("[1]")
+    before = written.parent.joinpath("my_gpt.py").read_text()
+    assert run("my_gpt.py", "--out", name, *SMALL) == 2
+    assert f"{name} exists, and is no certificate" in capsys.readouterr().err
+    assert not ran.exists()
+    assert (written.parent / "my_gpt.py").read_text() == before
+    assert (written.parent / "list.json").read_text() == "[1]"
+    assert run("my_gpt.py", "--name", "Bob", *SMALL) == 0
+    assert json.loads(written.read_text())["name"] == "Bob"
 
 
 def test_there_is_no_certificate_for_a_model_with_something_wrong(ran, capsys):

@@ -280,12 +280,13 @@ Questions not right at the first try:
 
 
 def test_the_report_of_a_class(tmp_path, capsys):
-    """Learners are named by their folders, and two of one name by their whole paths."""
+    """Learners are named by their folders, and two of one name by their whole paths; each counts once."""
     files = [tmp_path / who / "notebooks" / "progress.json" for who in CLASS]
     for file, record in zip(files, CLASS.values(), strict=True):
         file.parent.mkdir(parents=True)
         file.write_text(record.to_json())
-    assert main([str(file) for file in files]) == 0
+    again = files[0].parent / ".." / "notebooks" / "progress.json"
+    assert main([str(file) for file in (*files, files[0], again)]) == 0
     assert capsys.readouterr() == (REPORT, "")
     alike = tmp_path / "tuesday" / "ann.json"
     alike.parent.mkdir()

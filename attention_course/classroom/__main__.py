@@ -7,6 +7,7 @@ import socket
 import sys
 import tomllib
 import webbrowser
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,9 @@ from attention_course.names import look_up
 from attention_course.questions import QUESTIONS, Entry
 
 NOWHERE = "192.0.2.1"  # an address for documentation, RFC 5737; nothing is sent there
+ENTRY = {"question": str, "choices": list}
+CHOICE = {"text": str, "explanation": str, "right": bool}
+KINDS = {str: "a text", list: "a list", bool: "true or false, without quotes"}
 FORM = (
     'Write [NAME], question = "...", and choices = [{text = "...", explanation = "...", right = true}, ...].'
 )
@@ -68,6 +72,9 @@ def chosen(names: list[str]) -> list[tuple[str, Entry]]:
             found += rungs[name].questions.items()
         else:
             found.append((name, look_up(name, QUESTIONS, "question")))
+    name, times = Counter(name for name, _ in found).most_common(1)[0]
+    if times > 1:  # pages, and the file of the votes, tell questions apart by their names
+        raise ValueError(f"{name} is there twice. Name each question once.")
     return found
 
 
@@ -83,16 +90,30 @@ def own(file: Path) -> Mapping[str, Any]:
     except ValueError as error:
         raise ValueError(f"{file} cannot be read as TOML: {error}. {FORM}") from error
     for name, entry in table.items():
-        choices = entry.get("choices") if isinstance(entry, dict) else None
-        texts = [entry.get("question")] if isinstance(entry, dict) else [None]
-        if isinstance(choices, list) and all(isinstance(choice, dict) for choice in choices):
-            texts += [choice.get("text") for choice in choices]
-            texts += [choice.get("explanation", "") for choice in choices]
-        if not all(isinstance(text, str) for text in texts) or not 2 <= len(choices or []) <= len(LETTERS):
-            raise ValueError(f"{file}: {name} is no question with at least two choices. {FORM}")
+        if not name or name != printable(name.strip()):
+            raise ValueError(f"{file}: {name!a} is no name: it is empty, or has what cannot be seen. {FORM}")
+        try:
+            check(entry, ENTRY)
+            if not 2 <= len(entry["choices"]) <= len(LETTERS):
+                raise ValueError(f"expected 2 to {len(LETTERS)} choices, got {len(entry['choices'])}")
+            for choice in entry["choices"]:
+                check(choice, CHOICE, "explanation", "right")
+        except ValueError as error:
+            raise ValueError(f"{file}: {name} is no question: {error}. {FORM}") from error
     if not table:
         raise ValueError(f"{file} holds no question. {FORM}")
     return table
+
+
+def check(given: Any, kinds: dict[str, type], *optional: str) -> None:
+    """Raise ValueError where a table lacks one of these keys, has another, or a value of another kind."""
+    if not isinstance(given, dict) or given.keys() - kinds:
+        got = ", ".join(map(repr, sorted(given.keys() - kinds))) if isinstance(given, dict) else repr(given)
+        raise ValueError(f"{got} is not known here, only {', '.join(kinds)}")
+    for key, kind in kinds.items():
+        if type(given.get(key)) is not kind and (key in given or key not in optional):
+            got = f"{key} = {given[key]!r}" if key in given else f"{key}, which is missing,"
+            raise ValueError(f"{got} has to be {KINDS[kind]}")
 
 
 def own_address() -> str:
@@ -123,7 +144,9 @@ def main(argv: list[str] | None = None) -> None:
     except ValueError as error:
         sys.exit(printable(str(error)))
     except FileExistsError:
-        sys.exit(f"{file} exists, and votes are never written over. Name another file: --votes FILE")
+        sys.exit(
+            printable(f"{file} exists, and votes are never written over. Name another file: --votes FILE")
+        )
     except OSError as error:
         if not options.address and error.filename is None:
             sys.exit("This computer is in no network. Join one, or name its address: --address 192.168.1.7")
@@ -136,10 +159,10 @@ def main(argv: list[str] | None = None) -> None:
         if not session.summary():  # as when the port is in use
             file.unlink()
         sys.exit(
-            f"No class at {address}:{options.port}: {error.strerror}. Name another port, --port 8001, or one "
-            "of this computer's own addresses, --address 192.168.1.7"
+            printable(f"No class at {address}:{options.port}: {error.strerror}. Name another port, --port ")
+            + "8001, or one of this computer's own addresses, --address 192.168.1.7"
         )
-    print(*session.summary(), f"All votes are in {file}", sep="\n")
+    print(*map(printable, [*session.summary(), f"All votes are in {file}"]), sep="\n")
 
 
 async def teach(session: Session, address: str, options: argparse.Namespace) -> None:
@@ -150,7 +173,7 @@ async def teach(session: Session, address: str, options: argparse.Namespace) -> 
         f"Every device in the network of {address} can open it and vote, until you press Ctrl-C here.",
         f"Your own page is {teacher}",
         "Who has that address leads the class, so keep it to yourself: the page itself does not show it.",
-        f"Votes go into {session.file}",
+        printable(f"Votes go into {session.file}"),
         "If phones find nothing there, this computer's firewall or the network keeps devices apart; the "
         "hotspot of a phone does not.",
         sep="\n",

@@ -8,15 +8,22 @@ from pathlib import Path
 
 import segno
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 from tornado.template import Loader
 from tornado.web import Application, HTTPError, RequestHandler
 
-from attention_course.classroom.session import LETTERS, RefusedError, Session
+from attention_course.classroom.session import LETTERS, MOST, RefusedError, Session
 from attention_course.plots.style import coloured
 from attention_course.questions import marked
 
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None
+
 HERE = Path(__file__).parent
 LONGEST = 1000  # bytes of what a page sends
+FILES = 4 * MOST  # that may be open at once, where the system agrees; half of them are for connections
 CUT = 2**16  # bytes after which a connection is closed without a word
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -193,6 +200,38 @@ def quiet(_: RequestHandler) -> None:
     """Log nothing: a terminal is no place for what phones ask every second."""
 
 
+class Server(HTTPServer):
+    """A server that closes the oldest connection where one more would be too many.
+
+    A phone that is still there makes another. Without this, connections that ask for nothing would keep all
+    others out.
+    """
+
+    def initialize(self, *args, most: int, **kwargs) -> None:
+        """Take the number of connections that may be open at once."""
+        super().initialize(*args, **kwargs)
+        self.most, self.streams = most, list[IOStream]()
+
+    def handle_stream(self, stream: IOStream, address: tuple) -> None:
+        """Take a connection."""
+        self.streams = [each for each in self.streams if not each.closed()]
+        if len(self.streams) >= self.most:
+            self.streams.pop(0).close()
+        self.streams.append(stream)
+        super().handle_stream(stream, address)
+
+
+def room() -> int:
+    """Ask the system for FILES, and return how many connections there is room for."""
+    if resource is None:
+        return 250  # of the 512 that Windows waits for at once
+    given = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (FILES if each == resource.RLIM_INFINITY else min(each, FILES) for each in given)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, given[1]))
+    return hard // 2
+
+
 def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, str, str]:
     """Open a class at an address of this machine, and nowhere else.
 
@@ -223,8 +262,13 @@ def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, s
         log_function=quiet,
         cookie_secret=secrets.token_bytes(32),  # the cookies of an earlier class are not of this one
     )
-    server = HTTPServer(
-        application, max_buffer_size=CUT, max_body_size=CUT, max_header_size=CUT // 4, body_timeout=10
+    server = Server(
+        application,
+        most=room(),
+        max_buffer_size=CUT,
+        max_body_size=CUT,
+        max_header_size=CUT // 4,
+        body_timeout=10,
     )
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.create_server((address, port), family=family, backlog=128)
