@@ -6,7 +6,8 @@ one of the wrong shape or size ValueError; docstrings name only what one might n
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from numbers import Real
 from os import PathLike
 from types import NoneType
@@ -79,7 +80,10 @@ def check_device(device: object, name: str) -> None:
 
 
 def check_sizes(name: str, least: int, **sizes: object) -> None:
-    """Raise unless each size, passed to the function `name`, is an integer of at least `least`."""
+    """Raise unless each size, passed to the function `name`, is an integer of at least `least`.
+
+    One of 8 or 16 bits is none: what a function adds to it or multiplies it with overflows in them.
+    """
     for argument, size in sizes.items():
         expected = f"{name}: {argument} = {shown(size)}, expected an integer of at least {least}."
         try:
@@ -87,15 +91,34 @@ def check_sizes(name: str, least: int, **sizes: object) -> None:
             if other or getattr(size, "ndim", 0) > 0 or not isinstance(size, SupportsIndex):
                 raise TypeError
             too_small, too_large = size < least, not isinstance(size, Tensor) and size >= 2**63  # pyright: ignore[reportOperatorIssue]
+            narrow = getattr(getattr(size, "dtype", None), "itemsize", 8) < 4
         except Exception:  # its own methods may raise anything, and an __index__ is no order
             raise TypeError(expected) from None
         if too_small or too_large:
             raise ValueError(f"{expected[:-1]}, below 2**63." if too_large else expected)
+        if narrow:
+            raise TypeError(
+                f"{name}: {argument} = {shown(size)}, expected an int: in so few bits sums of sizes "
+                f"overflow. Convert it: int({argument})."
+            )
+
+
+def real(value: object) -> float:
+    """Convert a number to float, and anything else, or what is too large for a float, to NaN."""
+    try:
+        return math.nan if isinstance(value, str | bool) else float(value)  # pyright: ignore[reportArgumentType]
+    except Exception:  # its __float__ may raise anything
+        return math.nan
+
+
+def is_real(x: object) -> TypeGuard[Real]:
+    """Return whether `x` is a real number that PyTorch multiplies with: it takes no fraction."""
+    return isinstance(x, Real) and not isinstance(x, Fraction)
 
 
 def is_number(x: object, least: int) -> bool:
     """Return whether `x` is a number from `least` to below 2**63: a larger integer fits into no tensor."""
-    return isinstance(x, Real) and least <= (x if isinstance(x, int) else float(x)) < 2**63
+    return is_real(x) and least <= (x if isinstance(x, int) else float(x)) < 2**63
 
 
 def check_numbers(name: str, least: int, **numbers: object) -> None:
@@ -103,7 +126,8 @@ def check_numbers(name: str, least: int, **numbers: object) -> None:
     for argument, number in numbers.items():
         if not is_number(number, least):
             raise ValueError(
-                f"{name}: {argument} = {shown(number)}, expected a number of at least {least}, below 2**63."
+                f"{name}: {argument} = {shown(number)}, expected an int or a float of at least {least}, "
+                "below 2**63."
             )
 
 
@@ -213,10 +237,22 @@ def check_width(name: str, x: object, n_embd: int, argument: str = "x") -> None:
         raise ValueError(f"{expected}: the module was built for tokens of {n_embd} channels.")
 
 
+def needs_a_copy(x: object, layer: nn.Linear) -> bool:
+    """Return whether `x` was made in torch.inference_mode, and autograd would keep it for a gradient."""
+    if torch.compiler.is_compiling() or not isinstance(x, Tensor) or not x.is_inference():
+        return False
+    return torch.is_grad_enabled() and getattr(layer.weight, "requires_grad", False)
+
+
 def check_channels(name: str, **inputs: tuple[object, nn.Linear]) -> None:
     """Raise unless each input has shape (..., T, n_embd), where n_embd is what its linear layer takes."""
     for argument, (x, layer) in inputs.items():
         n_embd, dtype = layer.in_features, getattr(layer.weight, "dtype", None)
+        if needs_a_copy(x, layer):
+            raise ValueError(
+                f"{name}: {argument} was made in torch.inference_mode, and autograd cannot keep it, expected "
+                f"a tensor that it can. Pass {argument}.clone(), or call {name} in that mode, too."
+            )
         if is_float_tensor(x) and x.dim() > 1 and (x.shape[-1], x.dtype) == (n_embd, dtype):
             continue  # without a message written: a token of a large model passes a hundred layers
         check_width(name, x, n_embd, argument)
@@ -383,14 +419,25 @@ def check_scale(scale: object, name: str) -> None:
     """Raise unless `scale` is None, a finite number, or a float tensor of one."""
     if scale is None or (is_float_tensor(scale) and scale.dim() == 0):
         return
-    if isinstance(scale, bool) or not isinstance(scale, Real):
-        raise TypeError(f"{name}: scale is {describe(scale)}, expected a number, or None.")
+    if isinstance(scale, bool) or not is_real(scale):
+        raise TypeError(f"{name}: scale is {describe(scale)}, expected an int, a float, or None.")
     if not is_number(scale, -(2**63)):
         raise ValueError(f"{name}: scale = {shown(scale)}, expected a finite number below 2**63, or None.")
 
 
-def check_block(scores: object, values: object, name: str) -> None:
+def check_blocks(blocks: object, name: str) -> None:
+    """Raise TypeError unless the argument `blocks` can be gone through, which is no tensor."""
+    if not isinstance(blocks, Iterable) or isinstance(blocks, Tensor):
+        raise TypeError(
+            f"{name}: blocks is {describe(blocks)}, expected pairs (scores, values), for example in a list."
+        )
+
+
+def check_block(block: object, name: str) -> None:
     """Raise unless a block has scores (..., T_q, T_block) and values (..., T_block, d_v), T_block > 0."""
+    if not isinstance(block, tuple | list) or len(block) != 2:
+        raise TypeError(f"{name}: a block is {describe(block)}, expected a pair (scores, values).")
+    scores, values = block
     for part, x in {"scores": scores, "values": values}.items():
         if not is_float_tensor(x):
             raise TypeError(f"{name}: a block has {part} of {describe(x)}, expected a float tensor.")

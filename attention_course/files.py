@@ -1,12 +1,15 @@
 """Files of people: written in one step, so that none is lost, and printed so that none drives a terminal."""
 
+import contextlib
 import errno
+import glob
 import os
 import re
 import secrets
 import stat
 from pathlib import Path
 
+DAY = 86400  # seconds
 MAX_BYTES = 2**24  # bytes of a file that is read whole
 WRITABLE = 0o222  # the permissions that a write-protected file lacks
 
@@ -42,23 +45,38 @@ def write_at_once(path: str | Path, content: bytes) -> None:
     Symbolic links are followed, and an existing file keeps its permissions.
 
     Raises:
-        OSError: it could not be written, or it is write-protected: renaming does not ask, so this does.
+        OSError: it could not be written, or is a pipe, a folder or the like, or is write-protected: renaming
+            replaces these without asking. It names `path`.
     """
     target = Path(os.path.realpath(path))
-    mode = target.stat().st_mode if os.path.lexists(target) else None
-    if mode is not None and not mode & WRITABLE:
-        raise PermissionError(errno.EACCES, "It is write-protected", str(path))
     partial_file = target.parent / f".{target.name}.{secrets.token_hex(8)}.partial"  # each writer has its own
     try:
+        mode = target.stat().st_mode if os.path.lexists(target) else None
+        if mode is not None and not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "It is no regular file")
+        if mode is not None and not mode & WRITABLE:
+            raise PermissionError(errno.EACCES, "It is write-protected")
         with open(partial_file, "xb") as file:
+            remove_abandoned(target, os.fstat(file.fileno()).st_mtime - DAY)
             if mode is not None:
                 partial_file.chmod(mode)  # before there is anything to read
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial_file, target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        partial_file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial_file.unlink()
+
+
+def remove_abandoned(target: Path, before: float) -> None:
+    """Remove what writers of a file that were killed have left of it, last changed before a point in time."""
+    for partial_file in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 16}.partial"):
+        with contextlib.suppress(OSError):
+            if partial_file.stat().st_mtime < before:
+                partial_file.unlink()
 
 
 def printable(text: str, keep: str = "") -> str:

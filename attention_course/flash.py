@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attention_course.checks import check_attention, check_block, check_flags, check_sizes, check_type
+from attention_course.checks import check_attention, check_block, check_blocks, check_flags, check_sizes
 
 
 def online_softmax(
@@ -30,10 +30,11 @@ def online_softmax(
         by side. The logarithm of the sum of all exps, shape (..., T_q), as `torch.logsumexp`. Where all
         scores are -inf they are 0 and -inf.
     """
-    check_type(blocks, Iterable, "online_softmax", "blocks")
+    check_blocks(blocks, "online_softmax")
     largest, total, output = -math.inf, 0.0, 0.0
-    for scores, values in blocks:
-        check_block(scores, values, "online_softmax")
+    for block in blocks:
+        check_block(block, "online_softmax")
+        scores, values = block
         before, lowest = largest, torch.finfo(scores.dtype).min  # -inf minus -inf would be NaN
         largest = scores.amax(dim=-1, keepdim=True).clamp(min=lowest).clamp(min=before)
         correction = (before - largest).exp()  # of what was summed relative to an older maximum

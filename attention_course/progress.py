@@ -98,14 +98,17 @@ class Record:
     others: dict[str, object] = field(default_factory=dict)  # of a newer edition; it stays
 
     def to_json(self) -> str:
-        """Return the text of the file."""
+        """Return the text of the file. ValueError if it holds lists in lists, too deep to be written."""
         content = {
             "questions": self.questions,
             "exercises": self.exercises,
             "fills": self.fills,
             "review": self.review,
         } | self.others
-        text = json.dumps(content, default=vars, indent=2, ensure_ascii=False) + "\n"
+        try:
+            text = json.dumps(content, default=vars, indent=2, ensure_ascii=False) + "\n"
+        except RecursionError:  # Python may have read what it cannot write
+            raise ValueError("The file holds lists in lists, too deep to be written again.") from None
         return text.encode("utf-8", "backslashreplace").decode()  # a half of a surrogate pair as \ud800
 
 

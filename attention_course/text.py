@@ -15,7 +15,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attention_course.checks import check_generator, check_ids, check_sizes, check_type, check_unicode
-from attention_course.names import look_up
+from attention_course.names import look_up, shown
 from attention_course.stories import write_stories
 
 
@@ -144,7 +144,7 @@ def load_text(name_or_path: str | PathLike) -> str:
             f"load_text: {name[:40]!r}... is not a file, expected a name or a path. A text needs no "
             "loading: Corpus.of(text)."
         )
-    if not path.exists():
+    if not os.path.exists(path):
         try:
             look_up(name, TEXTS, "text")
         except ValueError as error:
@@ -265,8 +265,8 @@ def train_val_split(
     cut = len(ids) - math.ceil(len(ids) * val_share) if 0 < val_share < 1 else 0
     if cut < 1:
         raise ValueError(
-            f"train_val_split: val_share = {val_share} of {len(ids)} ids, expected a share between 0 and 1 "
-            "that leaves at least one id to train on."
+            f"train_val_split: val_share = {shown(val_share)} of {len(ids)} ids, expected a share between "
+            "0 and 1 that leaves at least one id to train on."
         )
     return ids[:cut], ids[cut:]
 

@@ -8,11 +8,18 @@ from torch import nn
 from attention_course.checks import check_channels, check_probe, check_range, check_sizes
 
 
-@pytest.mark.parametrize("size", [2, np.int64(2), torch.tensor(2), np.array(2), torch.tensor(2).byte()])
+@pytest.mark.parametrize("size", [2, np.int64(2), torch.tensor(2), np.array(2), torch.tensor(2).int()])
 def test_sizes_are_integers_of_any_kind(size):
     check_sizes("f", 2, T=size, B=3)
     with pytest.raises(ValueError, match=r"^f: B = .*, expected an integer of at least 3\.$"):
         check_sizes("f", 3, T=3, B=size)
+
+
+@pytest.mark.parametrize("size", [np.uint8(200), np.int16(200), torch.tensor(200).byte()])
+def test_sizes_in_which_sums_overflow_are_none(size):
+    """4 times 200 would be 32 in a byte."""
+    with pytest.raises(TypeError, match=r"^f: T = .*200.*, expected an int: .* Convert it: int\(T\)\.$"):
+        check_sizes("f", 1, T=size)
 
 
 def test_the_ends_of_a_range():
@@ -31,6 +38,19 @@ def test_layers_without_a_dtype_take_any():
     del layer.weight
     layer.weight = lambda: None
     check_channels("f", x=(torch.zeros(2, 3).double(), layer))
+
+
+def test_what_inference_mode_made_has_no_gradient():
+    layer = nn.Linear(3, 2)
+    with torch.inference_mode():
+        x = torch.zeros(2, 3)
+        check_channels("f", x=(x, layer))
+    with pytest.raises(ValueError, match=r"f: x was made in torch.inference_mode.*x\.clone\(\)"):
+        check_channels("f", x=(x, layer))
+    with torch.no_grad():
+        check_channels("f", x=(x, layer))
+    check_channels("f", x=(x, layer.requires_grad_(False)))
+    layer(x)
 
 
 def test_a_probe_may_hold_masked_scores():

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 import sys
 import unicodedata
 
@@ -36,16 +37,27 @@ def test_a_linked_file_stays_a_link_and_keeps_its_permissions(tmp_path, monkeypa
 
 @on_unix
 def test_what_should_not_be_written_stays(tmp_path):
-    protected, loop = tmp_path / "protected", tmp_path / "loop"
+    protected, loop, pipe, folder = (tmp_path / name for name in ("protected", "loop", "pipe", "folder"))
     protected.write_bytes(b"mine")
     protected.chmod(0o444)
     loop.symlink_to(loop)
-    with pytest.raises(PermissionError, match="It is write-protected"):
-        write_at_once(protected, b"new")
-    with pytest.raises(OSError, match="symbolic links"):
-        write_at_once(loop, b"new")
+    os.mkfifo(pipe)
+    folder.mkdir()
+    before = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+    for path, kind, said in (
+        (protected, PermissionError, "It is write-protected"),
+        (loop, OSError, "symbolic links"),
+        (pipe, OSError, "It is no regular file"),
+        (folder, OSError, "It is no regular file"),
+        (tmp_path / "no" / "a", FileNotFoundError, "No such file"),
+        (protected / "a", NotADirectoryError, "Not a directory"),
+        (tmp_path / ("a" * 256), OSError, "name too long"),
+    ):
+        with pytest.raises(kind, match=said) as caught:
+            write_at_once(path, b"new")
+        assert caught.value.filename == str(path)
     assert protected.read_bytes() == b"mine"
-    assert {path.name: path.is_symlink() for path in tmp_path.iterdir()} == {"protected": False, "loop": True}
+    assert {path: path.lstat().st_mode for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
@@ -58,6 +70,25 @@ def test_whoever_interrupts_it_keeps_the_old_file(tmp_path, monkeypatch, step):
     with pytest.raises(KeyboardInterrupt):
         write_at_once(tmp_path / "a", b"new")
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == {tmp_path / "a": b"old"}
+
+
+KILLED = "import os, sys; from attention_course import files; os.fsync = lambda file: os._exit(9)"
+
+
+def test_what_a_killed_writer_left_is_removed_a_day_later(tmp_path):
+    """Of this very file: another that is called like a pattern for it, or its beginning, keeps its own."""
+    path, stays = tmp_path / "[a]", set()
+    for name, hours in (("[a]", 25), ("[a]", 23), ("[a].b", 25), ("a", 25)):
+        before = set(tmp_path.iterdir())
+        command = [sys.executable, "-c", f"{KILLED}; files.write_at_once(sys.argv[1], b'new')"]
+        assert subprocess.run([*command, str(tmp_path / name)], check=False).returncode == 9
+        (left,) = set(tmp_path.iterdir()) - before
+        times = left.stat().st_mtime - hours * 3600
+        os.utime(left, (times, times))
+        if (name, hours) != ("[a]", 25):
+            stays.add(left)
+    write_at_once(path, b"new")
+    assert set(tmp_path.iterdir()) == {path, *stays}
 
 
 @pytest.mark.parametrize("keep", ["", "\n\t"])

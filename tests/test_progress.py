@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -19,6 +20,7 @@ from attention_course.progress import (
     Answered,
     Record,
     Tried,
+    keep,
     keep_answer,
     keep_fill,
     keep_try,
@@ -158,6 +160,18 @@ def test_what_could_not_be_read_again_is_not_written(file):
     assert "would be larger than 16 MB" in keep_answer("mean_at_one", "(3, 6)", right=True)
     assert file.read_text() == text
     assert kept()[1] == ""
+
+
+def test_what_is_too_deep_to_be_written_ends_no_lesson(file):
+    """From Python 3.12 on a file may hold what can be read, and not be written again."""
+    deep = []
+    for _ in range(sys.getrecursionlimit()):
+        deep = [deep]
+    choose("mean_at_one", right=True)
+    text = file.read_text()
+    told = keep(lambda record: record.others.update(notes=deep))
+    assert told == "Your progress is not kept: The file holds lists in lists, too deep to be written again."
+    assert file.read_text() == text
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other words, and links only for some")

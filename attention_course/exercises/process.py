@@ -76,7 +76,7 @@ class Relay(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Send the text up to the limit."""
-        if self.left > 0:
+        if text and self.left > 0:  # an empty one would never come to an end
             self.send(text[: self.left].encode("utf-8", "backslashreplace").decode())
             self.left -= len(text)
             if self.left <= 0:

@@ -2,11 +2,25 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
+import torch
 from torch import Tensor
 
+from attention_course.checks import real
 from attention_course.names import shown
 from attention_course.plots.style import Number
+
+FLOAT32 = torch.finfo(torch.float32)
+
+
+def check_texts(panel: object) -> None:
+    """Raise TypeError unless a text is one: each field of a panel that is annotated as str."""
+    for each in fields(panel):  # pyright: ignore[reportArgumentType]
+        text = getattr(panel, each.name)
+        if each.type is str and not isinstance(text, str):
+            name = f"{type(panel).__name__}: {each.name}"
+            raise TypeError(f"{name} = {shown(text)}, expected a str. Convert it: str({each.name}).")
 
 
 def check_values(values: object, name: str, *shape: int | str) -> None:
@@ -30,6 +44,12 @@ def check_values(values: object, name: str, *shape: int | str) -> None:
         raise ValueError(f"{name} has shape {tuple(values.shape)}, {expected}.")
 
 
+def check_finite(values: Tensor, name: str) -> None:
+    """Raise ValueError if float32 has an infinite value, or NaN, for one of them."""
+    if not values.float().isfinite().all():
+        raise ValueError(f"{name} holds inf, NaN or what is too large for float32, expected finite numbers.")
+
+
 def check_names(names: object, name: str, count: int | None = None, things: str = "") -> None:
     """Raise unless `names` are strings, one for each of `count` things if that is given."""
     if not isinstance(names, Sequence) or not all(isinstance(each, str) for each in names):
@@ -40,20 +60,17 @@ def check_names(names: object, name: str, count: int | None = None, things: str 
         raise ValueError(f"{name} holds {len(names)} names for {count} {things}, expected one for each.")
 
 
-def real(value: object) -> float:
-    """Convert a number to float, and anything else to NaN."""
-    try:
-        return math.nan if isinstance(value, str) else float(value)  # pyright: ignore[reportArgumentType]
-    except Exception:  # its __float__ may raise anything
-        return math.nan
-
-
 def check_limits(limits: object, name: str, above: Number = -math.inf) -> None:
-    """Raise ValueError unless `limits` are two finite numbers greater than `above`, in ascending order."""
-    pair = [real(limit) for limit in limits] if isinstance(limits, Sequence) else []
-    if len(pair) != 2 or not above < pair[0] < pair[1] < math.inf:
+    """Raise ValueError unless `limits` are two numbers greater than `above`, in ascending order.
+
+    Their sizes and their distance have to be those of normal numbers in float32, or a place between them
+    would be none.
+    """
+    low, high = map(real, limits) if isinstance(limits, Sequence) and len(limits) == 2 else (math.nan,) * 2
+    if not (max(above, FLOAT32.min) < low <= high - FLOAT32.tiny and low < high < FLOAT32.max):
         raise ValueError(
-            f"{name} = {shown(limits)}, expected two numbers{least(above)}, the lower one first."
+            f"{name} = {shown(limits)}, expected two numbers{least(above)}, the lower one first, of the size "
+            "of numbers in float32."
         )
 
 
@@ -71,7 +88,8 @@ def least(above: Number) -> str:
     return "" if above == -math.inf else f" above {above}"
 
 
-def check_count(count: int, name: str, most: int, part: str) -> None:
+def check_count(count: int, name: str, most: int, part: str = "") -> None:
     """Raise ValueError if there is more than a reader can see, which could take minutes to draw."""
     if count > most:
-        raise ValueError(f"{name}: {count}, expected at most {most}. Draw a part of them: {part}[:{most}].")
+        instead = f"Draw a part of them: {part}[:{most}]" if part else "Make fewer over the same range"
+        raise ValueError(f"{name}: {count}, expected at most {most}. {instead}.")

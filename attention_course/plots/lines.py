@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attention_course.checks import check_flags
 from attention_course.names import shown
-from attention_course.plots.checks import check_levels, check_limits, check_values
+from attention_course.plots.checks import check_levels, check_limits, check_names, check_texts, check_values
 from attention_course.plots.style import (
     Number,
     format_number,
@@ -49,11 +49,13 @@ class Lines:
     GAP = 0.065  # between the labels of two levels, as a share of the height
 
     def __post_init__(self):
+        check_texts(self)
         check_values(self.x, "Lines: x", "N")
         if not isinstance(self.curves, Mapping):
             raise TypeError(
                 f"Lines: curves = {shown(self.curves)}, expected a dict that gives each curve a name."
             )
+        check_names(list(self.curves), "Lines: names of curves")
         for name, heights in self.curves.items():
             check_values(heights, f"Lines: curves[{shown(name)}]", len(self.x))
         check_flags("Lines", log=self.log)

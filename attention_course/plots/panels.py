@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from attention_course.checks import real
 from attention_course.names import shown
-from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
+from attention_course.plots.checks import (
+    check_count,
+    check_finite,
+    check_limits,
+    check_names,
+    check_texts,
+    check_values,
+)
 from attention_course.plots.style import (
     Number,
     format_number,
@@ -62,6 +70,7 @@ class Heatmap:
     MOST = 256  # rows, and columns, which take seconds to draw
 
     def __post_init__(self):
+        check_texts(self)
         check_values(self.values, "Heatmap: values", "rows", "columns")
         rows, columns = self.values.shape
         if not rows * columns:
@@ -148,6 +157,7 @@ class Bars:
     MOST = 400  # which take seconds to draw
 
     def __post_init__(self):
+        check_texts(self)
         check_values(self.heights, "Bars: heights", "bars")
         check_count(len(self.heights), "Bars: number of bars", self.MOST, "heights")
         check_names(self.labels, "Bars: labels", len(self.heights), "bars")
@@ -193,6 +203,7 @@ class Comparison:
     MOST = 40  # labels
 
     def __post_init__(self):
+        check_texts(self)
         check_values(self.values, "Comparison: values", "labels", "series")
         check_count(len(self.values), "Comparison: number of labels", self.MOST, "values")
         check_names(self.labels, "Comparison: labels", self.values.shape[0], "rows")
@@ -234,11 +245,18 @@ class Histogram:
     x_label: str
     curve: Tensor | None = None
 
+    MOST = 1000  # bins, and points of the curve: more than pixels
+
     def __post_init__(self):
+        check_texts(self)
         check_values(self.density, "Histogram: density", "bins")
+        check_finite(self.density, "Histogram: density")
+        check_count(len(self.density), "Histogram: number of bins", self.MOST)
         check_limits(self.limits, "Histogram: limits")
         if self.curve is not None:
             check_values(self.curve, "Histogram: curve", "N")
+            check_finite(self.curve, "Histogram: curve")
+            check_count(len(self.curve), "Histogram: number of points of the curve", self.MOST)
 
     def state(self) -> dict[str, Any]:
         """Return the data that panels.js draws."""
@@ -280,6 +298,7 @@ class Scatter:
     MOST = 1000  # which take seconds to draw
 
     def __post_init__(self):
+        check_texts(self)
         check_values(self.points, "Scatter: points", "N", 2)
         check_count(len(self.points), "Scatter: number of points", self.MOST, "points")
         check_names(self.labels, "Scatter: labels", len(self.points), "points")
@@ -331,6 +350,7 @@ class Arrows:
     MOST = 40  # circles
 
     def __post_init__(self):
+        check_texts(self)
         check_values(self.arrows, "Arrows: arrows", "circles", 2, 2)
         check_count(len(self.arrows), "Arrows: number of circles", self.MOST, "arrows")
         check_names(self.labels, "Arrows: labels", len(self.arrows), "circles")
@@ -380,6 +400,7 @@ class Text:
     ROW = re.compile(rf"[^n]{{0,{COLUMNS - 1}}}(?:[nw]|\Z)|[^n]{{0,{COLUMNS - 1}}}t")
 
     def __post_init__(self):
+        check_texts(self)
         if not isinstance(self.text, Sequence):
             raise TypeError(
                 f"Text: text is a {type(self.text).__name__}, expected a str, or a list of str. Decode ids."

@@ -71,7 +71,7 @@ def train_from_options(options: argparse.Namespace) -> bool:
             save()
 
     # If any rank has the file, all must load it.
-    if checkpoint and trainer.mean(float(checkpoint.is_file())) > 0:
+    if checkpoint and trainer.mean(float(os.path.isfile(checkpoint))) > 0:
         trainer.load(checkpoint)
     save()  # fail now, not after training, if the path is bad
     if run(trainer, callback=report).stopped:
@@ -79,7 +79,7 @@ def train_from_options(options: argparse.Namespace) -> bool:
         if first:
             print(f"Stopped after step {trainer.steps_done} of {recipe.steps}.")
             if checkpoint:
-                print(f"The same command resumes it from {checkpoint}.")
+                print(printable(f"The same command resumes it from {checkpoint}."))
         return False
     if first:
         print_table(model, trainer)
@@ -132,9 +132,15 @@ def process_group(options: argparse.Namespace) -> Iterator[None]:
         yield
         return
     if options.device == "cuda":
-        options.device = f"cuda:{os.environ['LOCAL_RANK']}"
+        options.device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
         torch.cuda.set_device(device_called(options.device))
-    dist.init_process_group("nccl" if options.device.startswith("cuda") else "gloo")
+    try:
+        dist.init_process_group("nccl" if options.device.startswith("cuda") else "gloo")
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"RANK = {os.environ['RANK']!r} is in the environment, where torchrun puts it, and this process "
+            f"finds no others: {error}. Start it with torchrun; for one process, unset RANK."
+        ) from error
     try:
         yield
         dist.barrier()  # leaving while another process still sends would tear down its threads
@@ -154,7 +160,7 @@ def main(argv: list[str] | None = None) -> None:
         with process_group(options):
             finished = train_from_options(options)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-        sys.exit(f"training: {error}")
+        sys.exit(printable(f"training: {error}"))
     except KeyboardInterrupt:
         finished = False
     if not finished:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import itertools
 import math
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -205,7 +206,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         ValueError: the file is not a checkpoint of this course, or it is damaged.
     """
     check_path(path, "read_checkpoint")
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise FileNotFoundError(f"There is no checkpoint file {path}. Trainer.save writes one.")
     content = io.BytesIO(Path(path).read_bytes())
     with reading(path):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
+from attention_course.checks import real
 from attention_course.names import look_up, shown
 
 PRECISIONS: dict[str, None] = dict.fromkeys(("auto", "float32", "bfloat16"))
@@ -59,7 +60,7 @@ class Recipe:
         for name in ("learning_rate", "clip", "beta2", "weight_decay", "final_learning_rate"):
             value, below = getattr(self, name), 1 if name == "beta2" else math.inf
             least = math.ulp(0.0) if name in ("learning_rate", "clip") else 0
-            if not isinstance(value, numbers.Real) or not least <= float(value) < below:
+            if not isinstance(value, numbers.Real) or not least <= real(value) < below:
                 expected = "a number above 0" if least else f"a number, 0 <= {name} < {below}"
                 raise ValueError(f"Recipe: {name} = {shown(value)}, expected {expected}.")
             object.__setattr__(self, name, float(value))  # NumPy's numbers do not load with weights_only

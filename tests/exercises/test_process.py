@@ -7,7 +7,7 @@ from attention_course.exercises.process import PRINTED, Relay, prepare
 def test_little_is_shown_whole():
     sent = []
     relay = Relay(sent.append)
-    for text in ("a" * PRINTED, "b", "c"):
+    for text in ("", "a" * PRINTED, "", "b", "c"):
         assert relay.write(text) == len(text)
     assert sent == [
         "a" * PRINTED,

@@ -83,11 +83,25 @@ bars(controls=['a', 'b']) | Bars: controls holds 2 names for 3 bars
 bars(limits=(0, 0)) | Bars: limits = (0, 0), expected two numbers
 bars(limits=1) | Bars: limits = 1, expected two numbers
 bars(torch.zeros(401), ['a'] * 401) | Bars: number of bars: 401, expected at most 400
+bars(limits=(True, 2)) | Bars: limits = (True, 2), expected two numbers
+bars(limits=(0, 5e-324)) | Bars: limits = (0, 5e-324), expected two numbers
+Bars(3, torch.zeros(1), 'a', 'l', (0, 1)) | Bars: title = 3, expected a str
+Bars('t', torch.zeros(1), 'a', 3, (0, 1)) | Bars: label = 3, expected a str
+histogram(torch.tensor([1, float('inf')])) | Histogram: density holds inf
+histogram(torch.tensor([1, float('nan')])) | Histogram: density holds inf, NaN
+histogram(torch.tensor([1e39], dtype=torch.float64)) | Histogram: density holds inf, NaN or what is too large
+histogram(curve=torch.tensor([-float('inf')])) | Histogram: curve holds inf
+histogram(torch.ones(1001)) | Histogram: number of bins: 1001, expected at most 1000
+histogram(curve=torch.ones(1001)) | Histogram: number of points of the curve: 1001, expected at most 1000
 histogram(torch.ones(1, 2)) | Histogram: density has shape (1, 2)
 histogram(limits=(0, float('inf'))) | Histogram: limits = (0, inf)
 histogram(curve=torch.ones(1, 2)) | Histogram: curve has shape (1, 2)
 scatter(torch.zeros(3, 3)) | Scatter: points has shape (3, 3), expected a tensor of shape (N, 2)
 scatter(labels='ab') | Scatter: labels holds 2 names for 3 points
+scatter(limits=(-1e308, 1e308)) | Scatter: limits = (-1e+308, 1e+308)
+scatter(limits=(0, 1e39)) | Scatter: limits = (0, 1e+39)
+scatter(limits=(-1e39, 0)) | Scatter: limits = (-1e+39, 0)
+scatter(x_label=3) | Scatter: x_label = 3, expected a str
 scatter(limits=(3, 3)) | Scatter: limits = (3, 3)
 scatter(lit=torch.ones(2)) | Scatter: lit has shape (2,), expected a tensor of shape (3,)
 scatter(path=torch.ones(2)) | Scatter: path has shape (2,)
@@ -95,6 +109,9 @@ scatter(path=torch.ones(0, 2)) | Scatter: path has no point
 scatter(torch.zeros(1001, 2), 'a' * 1001) | Scatter: number of points: 1001
 lines(torch.ones(1, 3)) | Lines: x has shape (1, 3)
 lines(curve=torch.ones(2)) | Lines: curves['a'] has shape (2,), expected a tensor of shape (3,)
+lines(levels={'floor': True}) | Lines: levels['floor'] = True, expected a number
+Lines(3, torch.ones(3), {}, 'x', 'y') | Lines: title = 3, expected a str
+Lines('t', torch.ones(3), {3: torch.ones(3)}, 'x', 'y') | Lines: names of curves = [3], expected a list of str
 lines(levels={'floor': 0}) | Lines: levels['floor'] = 0, expected a number above 0
 lines(x_limits=(0, 1)) | Lines: x_limits = (0, 1), expected two numbers above 0
 Lines('t', torch.ones(3), None, 'x', 'y') | Lines: curves = None, expected a dict
@@ -143,9 +160,18 @@ def test_what_lies_just_inside_the_limits_is_drawn():
         bars(torch.zeros(400), ["a"] * 400),
         bars(torch.zeros(30), 30 * [26 * "a"]),
         scatter(limits=(-1e6, 1e6)),
+        scatter(torch.full((3, 2), 3e38), limits=(0, 1e-37)),
+        bars(3e38 * torch.ones(3), limits=(-3e38, 3e38)),
+        histogram(3e38 * torch.ones(1000), (0, 1), 3e38 * torch.ones(1000)),
         Text(2000 * "t ", "\ud800"),
     ],
-    ids=["many bars", "long labels", "wide limits", "long title, lone surrogate"],
+    ids=[
+        *("many bars", "long labels", "wide limits", "narrow limits", "the widest", "a full histogram"),
+        "long title, lone surrogate",
+    ],
 )
 def test_extremes_are_drawn_in_a_small_picture(panel):
-    assert len(picture(panel, alt="").svg) < 200_000
+    svg = picture(panel, alt="").svg
+    assert len(svg) < 200_000
+    assert "NaN" not in svg
+    assert "Infinity" not in svg

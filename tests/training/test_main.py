@@ -82,8 +82,9 @@ NO_DEVICE = "training: --device {} cannot be used. This machine has: cpu"
         ("--steps=0", 1, "training: Recipe: steps = 0, expected an integer of at least 1, below 2**31."),
         ("--text=~nobody/war.txt", 1, "training: load_text: there is no file"),
         *((f"--device={name}", 1, NO_DEVICE.format(name)) for name in DEVICES),
+        ("--device=\x1b[2J", 1, NO_DEVICE.format(r"\x1b[2J")),
         ("--checkpoint=no/such/run.pt", 1, f"training: The checkpoint {Path('no/such/run.pt')} could not be"),
-        *((f"--checkpoint={name}", 1, "could not be written: ") for name in (".", "/", "")),
+        *((f"--checkpoint={name}", 1, "could not be written: ") for name in (".", "/", "", "a" * 256)),
     ],
 )
 def test_what_does_not_work_is_said_in_one_line(text, capsys, argument, status, message):
@@ -134,6 +135,29 @@ def test_a_short_text_and_a_foreign_checkpoint_are_told_from_the_command_line(te
     text.write_text("a few words")
     with pytest.raises(SystemExit, match="The training text has 9 tokens, too few for block_size = 128"):
         main([f"--text={text}", *SMALL])
+
+
+EVIL = "\x1b]52;c;aGk=\x07\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda state: state["settings"]["config"].update({EVIL: EVIL}), "match in its config"),
+        (lambda state: state["settings"].update(modules={EVIL: EVIL}), "match in its modules"),
+        (lambda state: state["optimizer"][0].update({EVIL + "sq": torch.tensor(-1.0)}), "is negative"),
+    ],
+)
+def test_what_a_checkpoint_says_drives_no_terminal(text, tmp_path, spoil, said):
+    command = [f"--text={text}", *SMALL, f"--checkpoint={tmp_path / 'run.pt'}"]
+    main(command)
+    state = read_checkpoint(tmp_path / "run.pt")
+    spoil(state)
+    torch.save(state, tmp_path / "run.pt")
+    with pytest.raises(SystemExit, match=said) as stopped:
+        main(command)
+    assert r"\x1b]52;c;aGk=\x07" in stopped.value.code
+    assert "\x1b" not in stopped.value.code
 
 
 def test_ctrl_c_before_the_first_step_is_as_polite(listening, text, monkeypatch):
@@ -225,6 +249,15 @@ def test_processes_of_torchrun_join_and_leave(monkeypatch, device, expected, fai
         if fails:
             raise OSError
     assert calls == [*expected, *["wait"] * (not fails), "leave"]
+
+
+@pytest.mark.parametrize("rank", ["0", "x", ""])
+def test_a_rank_that_no_torchrun_has_set_is_told(text, monkeypatch, rank):
+    for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RANK", rank)
+    with pytest.raises(SystemExit, match=f"^training: RANK = '{rank}' is in the environment.*unset RANK"):
+        main([f"--text={text}", *SMALL])
 
 
 def test_a_process_without_a_gpu_of_its_own_is_told_so(monkeypatch):

@@ -54,7 +54,7 @@ class Relay(io.TextIOBase):
         self.tell, self.left = tell, PRINTED
 
     def write(self, text):
-        if self.left > 0:
+        if text and self.left > 0:  # an empty one would never come to an end
             self.tell("printed", text[: self.left])
             self.left -= len(text)
             if self.left <= 0:

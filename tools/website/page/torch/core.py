@@ -284,6 +284,9 @@ class Tensor:
         parts = zip(self.shape, self._strides, contiguous(self.shape), strict=True)
         return not self.numel() or all(n == 1 or stride == wanted for n, stride, wanted in parts)
 
+    def is_inference(self):
+        return False
+
     def is_floating_point(self):
         return self.dtype.kind == 2
 
