@@ -650,7 +650,7 @@ picture(
 )
 
 # %% [markdown]
-# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, this model does no better than guessing for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So measure what you want, not just the loss.
+# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. In the second picture, this model does no better than guessing for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So measure what you want, not just the loss.
 #
 # Did the second layer do this, or just more parameters? The control is a single layer with about as many parameters as the two.
 

@@ -268,7 +268,7 @@ picture(
 )
 
 # %% [markdown]
-# On the right, output 0 moves when input 5 does. The tokens of the future are gone, yet their scores are still in the sum that each row was divided by.
+# In the second picture, output 0 moves when input 5 does. The tokens of the future are gone, yet their scores are still in the sum that each row was divided by.
 #
 # ### More: a row that may look at nothing, and −1e9 instead of −∞
 #

@@ -509,7 +509,7 @@ picture(
 )
 
 # %% [markdown]
-# The map on the right is what you cut by hand. To merge, undo the two steps, the last one first, so transpose and then join the last two dimensions. But the heads' outputs are new numbers, which lie in memory head after head, so after the transpose they're no longer in reading order. PyTorch says that such a tensor isn't **contiguous**. `view` refuses to merge it, while `reshape` makes a copy in the right order.
+# The last map is what you cut by hand. To merge, undo the two steps, the last one first, so transpose and then join the last two dimensions. But the heads' outputs are new numbers, which lie in memory head after head, so after the transpose they're no longer in reading order. PyTorch says that such a tensor isn't **contiguous**. `view` refuses to merge it, while `reshape` makes a copy in the right order.
 
 # %%
 found = heads_of_q.transpose(0, 1).contiguous()  # as if newly computed
