@@ -10,6 +10,7 @@ the report is worth something because it can be had again, from the source besid
 import argparse
 import json
 import math
+import os
 import platform
 import random
 import sys
@@ -90,7 +91,14 @@ worker = Worker("attention_course.certificate:work")
 
 
 def work(request: tuple[str, dict[str, int], tuple], send: Send) -> None:
-    """Examine in the process apart, the same way each time: from one seed, with all steps of the training."""
+    """Examine in the process apart, the same way each time: from one seed, with all steps of the training.
+
+    A page that needs other files of the folder in which the command was started is refused: elsewhere it
+    could not be examined again.
+    """
+    here = os.path.realpath(".")
+    sys.path = [path for path in sys.path if path and os.path.realpath(path) != here]
+    os.chdir(Path(request[0].rpartition(":")[0]).parent)
     torch.manual_seed(0)
     random.seed(0)
     learning.SECONDS = math.inf  # a slow machine takes longer, and comes to the same verdict

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import sys
 
 import pytest
 
 from attention_course import certificate
+from attention_course.apart import Worker
 from attention_course.certificate import main, work
 from attention_course.examine import learning
 
@@ -153,6 +155,20 @@ def test_only_a_certificate_is_written_over(written, ran, capsys, name):
     assert json.loads(written.read_text())["name"] == "Bob"
 
 
+@pytest.mark.parametrize("change", ["import beside", "open('beside.py')"])
+def test_there_is_no_certificate_for_a_page_that_needs_another_file(ran, monkeypatch, capsys, change):
+    (ran.parent / "beside.py").write_text("")
+    (ran.parent / "two.py").write_text(f"{change}\n{PAGE.format(ran=str(ran))}")
+    worker = Worker("attention_course.certificate:work")  # one that starts in this folder
+    monkeypatch.setattr(certificate, "worker", worker)
+    monkeypatch.setattr(sys, "path", [str(ran.parent), *sys.path])  # as by python -m
+    assert run("two.py", *SMALL) == 2
+    assert "and needs no other of yours" in capsys.readouterr().err
+    assert not os.path.exists("certificate.json")
+    assert run("my_gpt.py", *SMALL) == 0
+    worker.end()
+
+
 def test_there_is_no_certificate_for_a_model_with_something_wrong(ran, capsys):
     assert run("my_gpt.py", "--model", "Leaky", *SMALL) == 1
     assert "No certificate: " in (told := capsys.readouterr().out)
@@ -212,6 +228,7 @@ def test_progress_that_cannot_be_read_is_said_before_anything_runs(ran, capsys):
 
 
 def test_the_training_takes_all_its_steps_however_slow_the_machine_is(monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path)  # which work() changes
     monkeypatch.setattr(learning, "SECONDS", 0.0)
     monkeypatch.setattr(certificate.command, "work", lambda *_: None)
     work(("", {}, ()), lambda *_: None)
