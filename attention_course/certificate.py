@@ -49,6 +49,8 @@ WARNING = (
     "Verifying executes this code. It runs in a process apart, but that is no sandbox: it can do all "
     "that you can, such as read and delete your files. Read it first, with --show."
 )
+NOBODY = "somebody without a name"
+KEPT = "so it is not written over. Name another file: --out FILE"
 NOT_VERIFIED = "The name, the date and the progress are as the file has them: they cannot be verified."
 
 
@@ -144,7 +146,7 @@ def write(options: argparse.Namespace) -> int:
         source = read_text(options.file)
     except ValueError as error:
         raise ValueError(f"{options.file} is no page of Python: {error}.") from error
-    check_out(options.out)
+    check_out(options.out, options.name)
     done, train = standing(), not options.no_train
     report = report_on(source, options.model, sizes, train)
     if not report:
@@ -168,15 +170,14 @@ def write(options: argparse.Namespace) -> int:
     return 0
 
 
-def check_out(file: Path) -> None:
-    """Raise ValueError if a file is there that is no certificate, such as the page itself."""
+def check_out(file: Path, name: str) -> None:
+    """Raise ValueError if a file is there that is no certificate, such as the page, or somebody else's."""
     try:
-        if file.exists():
-            read(file)
+        before = read(file)["name"] if file.exists() else name
     except ValueError as error:
-        raise ValueError(
-            f"{file} exists, and is no certificate, so it is not written over. Name another file: --out FILE"
-        ) from error
+        raise ValueError(f"{file} exists, and is no certificate, {KEPT}") from error
+    if before != name:
+        raise ValueError(f"{file} is the certificate of {before or NOBODY}, {KEPT}")
 
 
 def versions() -> dict[str, str]:
@@ -217,7 +218,7 @@ def verify(file: Path, asks: bool) -> int:
     content = read(file)
     sizes = {size: content[size] for size in SIZES}
     check_claims(**sizes)
-    who = content["name"] or "somebody without a name"
+    who = content["name"] or NOBODY
     lines = content["source"].count("\n") + 1
     print(printable(f"The certificate of {who}, {content['date']}: a model in {lines} lines of Python."))
     print(WARNING)

@@ -151,8 +151,17 @@ def test_only_a_certificate_is_written_over(written, ran, capsys, name):
     assert not ran.exists()
     assert (written.parent / "my_gpt.py").read_text() == before
     assert (written.parent / "list.json").read_text() == "[1]"
-    assert run("my_gpt.py", "--name", "Bob", *SMALL) == 0
-    assert json.loads(written.read_text())["name"] == "Bob"
+
+
+def test_only_a_certificate_of_the_same_name_is_written_over(written, ran, capsys):
+    before = written.read_text()
+    assert run("my_gpt.py", "--name", "Bob", *SMALL) == 2
+    assert r"certificate.json is the certificate of Ada \x1b[2J" in capsys.readouterr().err
+    assert not ran.exists()
+    assert written.read_text() == before
+    name = json.loads(before)["name"]
+    assert run("my_gpt.py", "--name", name, "--vocab-size", "14", *SMALL[2:]) == 0
+    assert json.loads(written.read_text())["vocab_size"] == 14
 
 
 @pytest.mark.parametrize("change", ["import beside", "open('beside.py')"])

@@ -10,14 +10,15 @@ from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from xml.etree.ElementTree import ParseError, fromstring
 
 from torch import nn
 
 from attention_course.apart import EndedError, Message, Send, Worker
 from attention_course.examine import PATIENCE, Examination, check_claims, put, questions_to, wrap
-from attention_course.examine.report import Report
+from attention_course.examine.report import SUITE, Report
 from attention_course.examine.wrapped_model import format_error
-from attention_course.files import printable, write_at_once
+from attention_course.files import printable, read_text, write_at_once
 
 UNGUARDED = 'If it trains, or waits for something, put that under: if __name__ == "__main__":'
 
@@ -175,6 +176,21 @@ def examined(
         return Examination(questions).follow(messages, quiet=not sys.stderr.isatty())
 
 
+def check_junit(file: Path) -> None:
+    """Raise ValueError if a file is there that is no report of the examiner, or there is no folder for it."""
+    try:
+        ours = not file.exists() or fromstring(read_text(file)).get("name") == SUITE
+    except (ValueError, ParseError):
+        ours = False
+    if not ours:
+        raise ValueError(
+            f"--junit {file} exists, and is no report of the examiner, so it is not written over. "
+            "Name another file, such as report.xml."
+        )
+    if not file.parent.is_dir():
+        raise ValueError(f"--junit {file} is in no folder. Name report.xml.")
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command line."""
     options = arguments().parse_args(argv)
@@ -182,8 +198,8 @@ def main(argv: list[str] | None = None) -> None:
     sizes = {name: size for name, size in given.items() if size is not None}
     try:
         check_claims(**sizes)
-        if options.junit and (not options.junit.parent.is_dir() or options.junit.suffix == ".py"):
-            raise ValueError(f"--junit {options.junit} is a Python file, or in no folder. Name report.xml.")
+        if options.junit:
+            check_junit(options.junit)
         report = examined(options.model, sizes, (not options.no_train, options.ignore, options.require))
         if options.junit:
             write_at_once(options.junit, printable(report.as_junit(), keep="\n\t").encode())

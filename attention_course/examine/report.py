@@ -15,6 +15,7 @@ FindingVerdict = Literal["wrong", "doubtful", "right", "not asked"]
 SIGNS: dict[FindingVerdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}
 WIDTH = 100  # characters of a line in a terminal
 FOLD = '<details style="margin:10px 0 0"><summary>{}</summary>{}</details>'
+SUITE = "attention_course.examine"  # the name in the XML
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Report:
 
     def as_junit(self) -> str:
         """The report as JUnit's XML, one test case per question, as CI servers read it."""
-        suite = Element("testsuite", name="attention_course.examine", tests=str(len(self.findings)))
+        suite = Element("testsuite", name=SUITE, tests=str(len(self.findings)))
         for finding in self.findings:
             case = SubElement(suite, "testcase", classname="examine", name=finding.name)
             if finding.verdict == "wrong":

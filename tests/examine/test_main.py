@@ -156,11 +156,25 @@ def test_machines_read_the_report_and_choose_the_questions(file, capsys, tmp_pat
     cases = {case.get("name"): [part.tag for part in case] for case in ElementTree.parse(written).getroot()}
     assert cases.keys() == verdicts.keys()
     assert cases[padding] == ["failure"]
-    for refused in (tmp_path / "missing" / "report.xml", file):
-        assert examined(f"{file}:GPT", f"--junit={refused}") == 2
-        assert f"--junit {refused} is" in capsys.readouterr().err
+    before = written.read_text()
+    assert examined(f"{file}:leaks", f"--junit={written}") == 1  # a report is written over
+    assert written.read_text() != before
+    capsys.readouterr()
     assert examined(f"{file}:GPT", "--ignore=No leek") == 2
     assert "There is no question called 'No leek'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", "", "<svg/>", '<testsuite name="another"/>', b"PK\x03\x04\xff", FILE]
+)
+def test_only_a_report_of_the_examiner_is_written_over(file, capsys, tmp_path, content):
+    kept = tmp_path / "kept"
+    kept.write_bytes(content := content.encode() if isinstance(content, str) else content)
+    for refused in (kept, tmp_path, tmp_path / "missing" / "report.xml"):
+        assert examined(f"{file}:missing", f"--junit={refused}") == 2
+        assert str(refused) in (said := capsys.readouterr().err)
+        assert "'missing'" not in said, "the file was executed"
+    assert kept.read_bytes() == content
 
 
 def examined(name, *options):
