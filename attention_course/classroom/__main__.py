@@ -48,12 +48,19 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--address", help="the address of this computer in the network; by default it is found"
     )
-    parser.add_argument("--port", type=int, default=8000, help="by default 8000")
+    parser.add_argument("--port", type=port, default=8000, help="by default 8000")
     parser.add_argument(
         "--votes", type=Path, metavar="FILE", help="where the votes go; by default votes-TIME.jsonl"
     )
     parser.add_argument("--no-browser", action="store_true", help="do not open the teacher's page")
     return parser
+
+
+def port(text: str) -> int:
+    """Return the number of a port; ArgumentTypeError or ValueError if it is none."""
+    if not 0 <= (number := int(text)) < 2**16:
+        raise argparse.ArgumentTypeError(f"{text} is no port: expected 0 to {2**16 - 1}, such as 8001")
+    return number
 
 
 def chosen(names: list[str]) -> list[tuple[str, Entry]]:
@@ -87,7 +94,7 @@ def own(file: Path) -> Mapping[str, Any]:
     """
     try:
         table = tomllib.loads(read_text(file))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} cannot be read as TOML: {error}. {FORM}") from error
     for name, entry in table.items():
         if not name or name != printable(name.strip()):

@@ -1,7 +1,9 @@
 """The pages of a class: one for phones, one for the teacher's screen. Each asks every second what is new."""
 
+import errno
 import hmac
 import io
+import os
 import secrets
 import socket
 from pathlib import Path
@@ -9,10 +11,12 @@ from pathlib import Path
 import segno
 from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream
+from tornado.log import app_log
 from tornado.template import Loader
 from tornado.web import Application, HTTPError, RequestHandler
 
 from attention_course.classroom.session import LETTERS, MOST, RefusedError, Session
+from attention_course.files import printable
 from attention_course.plots.style import coloured
 from attention_course.questions import marked
 
@@ -32,6 +36,7 @@ POLICY = (
 TYPES = {"css": "text/css", "js": "text/javascript"}
 PHONE, TEACHER = "attention_phone", "attention_teacher"  # the cookies
 NOT_IN = "The class does not know this phone. Open its page again, and allow it to keep a cookie."
+NOT_KEPT = "The vote could not be kept, so it does not count: {}."
 NOT_THE_TEACHER = "Only the teacher's page does that. Its address is where the class was started."
 
 
@@ -69,14 +74,16 @@ class Page(RequestHandler):
         error = kwargs.get("exc_info", (None, None))[1]
         said = error.log_message if isinstance(error, HTTPError) else None
         if isinstance(error, OSError):
-            said = f"The vote could not be kept, so it does not count: {error.strerror}."
+            said = NOT_KEPT.format(error.strerror)
         known = {404: "There is no such page. Look at the screen for the address."}
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(said or known.get(status_code, f"This cannot be done ({self._reason})."))
 
     def log_exception(self, typ, value, tb) -> None:
-        """Log what is a bug; what is refused is no news in a terminal."""
-        if not isinstance(value, HTTPError):
+        """Log a bug, and in a line what the system refuses; what we refuse is no news in a terminal."""
+        if isinstance(value, OSError):
+            app_log.error(printable(NOT_KEPT.format(f"{self.session.file}: {value.strerror}")))
+        elif not isinstance(value, HTTPError):
             super().log_exception(typ, value, tb)
 
     def field(self, name: str) -> str:
@@ -271,6 +278,10 @@ def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, s
         body_timeout=10,
     )
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        address.encode("idna")  # as for a name; create_server would leave its socket open
+    except UnicodeError as error:
+        raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL)) from error
     listening = socket.create_server((address, port), family=family, backlog=128)
     listening.setblocking(False)
     server.add_socket(listening)

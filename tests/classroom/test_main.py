@@ -32,6 +32,7 @@ def test_questions_are_named_by_themselves_by_rungs_and_by_files(tmp_path):
     ("text", "says"),
     [
         ("[mine", "cannot be read as TOML"),
+        ("a = " + "[" * 100_000, "cannot be read as TOML"),
         ("", "holds no question"),
         ("mine = 1", "mine is no question"),
         ('[mine]\nquestion = "?"', "mine is no question"),
@@ -57,7 +58,7 @@ def test_a_file_that_holds_something_else_gets_a_sentence(tmp_path, text, says):
         chosen([str(file)])
 
 
-def test_wrong_names_files_and_ports_get_a_sentence_and_leave_nothing(tmp_path, monkeypatch):
+def test_wrong_names_files_and_ports_get_a_sentence_and_leave_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kept\x9b.jsonl").write_text("a vote\n")
     here = ["--address", "127.0.0.1", "--no-browser"]
@@ -73,9 +74,17 @@ def test_wrong_names_files_and_ports_get_a_sentence_and_leave_nothing(tmp_path, 
             (["after_a_space", "--votes", "no/folder.jsonl"], "folder.jsonl: No such file"),
             (["after_a_space", "--port", port], "Name another port"),
             (["after_a_space", "--address", "192.0.2.1"], "one of this computer's own addresses"),
+            (["after_a_space", "--address", "\udcff"], r"\\udcff.*one of this computer's own addresses"),
+            (["after_a_space", "--address", "a" * 99], "one of this computer's own addresses"),
+            (["after_a_space", "--address", ":\udcff"], "one of this computer's own addresses"),
         ):
             with pytest.raises(SystemExit, match=says):
                 main([*here, *arguments])
+        for port in ("99999", "-1", "http"):
+            with pytest.raises(SystemExit) as ended:
+                main([*here, "after_a_space", "--port", port])
+            assert ended.value.code == 2
+            assert port in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["kept\x9b.jsonl"]
 
 

@@ -81,7 +81,7 @@ def test_what_is_much_too_long_is_cut_off(a_class):
     assert Client(a_class.phones).status == 200
 
 
-def test_a_full_disk_makes_a_vote_not_count_now_or_later(a_class, monkeypatch):
+def test_a_full_disk_makes_a_vote_not_count_now_or_later(a_class, monkeypatch, caplog):
     teacher, phone = Client(a_class.teacher), Client(a_class.phones)
     teacher.act("begin", "join")
     phone.vote(1)
@@ -96,6 +96,10 @@ def test_a_full_disk_makes_a_vote_not_count_now_or_later(a_class, monkeypatch):
         assert (phone.status, a_class.session.counts(1)) == (500, [0, 1, 0])
         assert a_class.file.read_text(encoding="utf-8") == before
     assert Client(a_class.phones).vote(2).status == 303
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The vote could not be kept, so it does not count: {a_class.file}: No space left on device."
+    ]
+    assert not caplog.records[0].exc_info, "a traceback"
     assert len(a_class.file.read_text(encoding="utf-8").splitlines()) == 2
 
 
