@@ -171,7 +171,8 @@ def kept() -> tuple[Record, str]:
     try:
         return (read(file) if file and file.exists() else Record()), ""
     except (OSError, ValueError) as error:
-        return Record(), f"Your progress cannot be read: {told(error)} Delete the file to begin a new one."
+        cure = "" if isinstance(error, OSError) else " Delete the file to begin a new one."
+        return Record(), f"Your progress cannot be read: {told(error)}{cure}"
 
 
 def keep(change: Callable[[Record], None]) -> str:
@@ -468,7 +469,8 @@ def names_of(files: list[Path]) -> list[str]:
     for file in files:
         target = Path(os.path.realpath(file))
         names.append([part for part in (*target.parent.parts, target.stem) if part not in FOLDERS][-1])
-    return [name if names.count(name) == 1 else str(file) for name, file in zip(names, files, strict=True)]
+    names = [name if names.count(name) == 1 else str(file) for name, file in zip(names, files, strict=True)]
+    return names if len({*names}) == len(names) else [*map(str, files)]  # a path may be another's name
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -153,6 +154,17 @@ def test_what_cannot_be_written_or_read_is_told_of(file):
     assert "cannot be read" in repr(progress(RUNG.stem))
 
 
+def test_only_damage_is_a_reason_to_delete_the_file(file, monkeypatch):
+    def broken(_):
+        raise OSError(5, "Input/output error", str(file))
+
+    file.write_text("{")
+    assert "Delete the file" in kept()[1]
+    monkeypatch.setattr("attention_course.progress.read_text", broken)
+    assert "Input/output error" in kept()[1]
+    assert "Delete" not in kept()[1]
+
+
 def test_what_could_not_be_read_again_is_not_written(file):
     content = {"questions": {}, "exercises": {}, "notes": ""}
     content["notes"] = "x" * (MAX_BYTES - len(json.dumps(content)))
@@ -294,6 +306,24 @@ def test_the_report_of_a_class(tmp_path, capsys):
     assert main([str(file) for file in (files[0], alike, files[1])]) == 0
     who = [line.split("  ")[0].strip() for line in capsys.readouterr().out.splitlines()[1:4]]
     assert who == [str(files[0]), str(alike), "bob"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has links only for some")
+@pytest.mark.parametrize(
+    "others", [["bob", "ada", "3/bob.json"], ["x.json", "2/x.json", "e/x.json/progress.json"]]
+)
+def test_no_learner_hides_another_in_the_report(tmp_path, monkeypatch, capsys, others):
+    """Also where links, or folders called like files, make the path of one the name of another."""
+    monkeypatch.chdir(tmp_path)
+    files = ["1/x.json", "2/x.json", "3/bob.json", "x.json", "e/x.json/progress.json"]
+    for file in map(Path, files):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(CLASS["bob"].to_json())
+    for link, file in zip(("bob", "ada"), files, strict=False):
+        Path(link).symlink_to(file)
+    assert main(others) == 0
+    rows = capsys.readouterr().out.splitlines()[1 : 1 + len(others)]
+    assert [row.split("  ")[0].strip() for row in rows] == others
 
 
 def test_no_more_than_the_hardest_are_named():
