@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from attention_course import __version__
+from attention_course.files import printable
 from attention_course.ladder import RUNGS
 
 COMMANDS = {"class": "classroom.__main__", "certificate": "certificate"}  # a FOLDER of the name is ./class
@@ -53,20 +54,20 @@ def main() -> None:
             parser.error("FOLDER cannot be empty.")
         folder = Path(given.folder).expanduser().resolve()
     except RuntimeError as error:
-        parser.error(f"FOLDER cannot be {given.folder}: {error}")
+        parser.error(printable(f"FOLDER cannot be {given.folder}: {error}"))
     try:
         remarks = prepare(published(), folder)
     except TimeoutError:
-        sys.exit(f"Another start of the course is writing in {folder}. Wait until it ends.")
+        sys.exit(printable(f"Another start of the course is writing in {folder}. Wait until it ends."))
     except OSError as error:
         why = f"{error.strerror}: {error.filename}"
-        sys.exit(f"The notebooks cannot be brought into {folder}: {why}. Name another folder.")
+        sys.exit(printable(f"The notebooks cannot be brought into {folder}: {why}. Name another folder."))
     except ValueError as error:
-        sys.exit(str(error))
-    print(f"Your notebooks are in {folder}", *remarks, sep="\n", flush=True)
+        sys.exit(printable(str(error)))
+    print(*map(printable, [f"Your notebooks are in {folder}", *remarks]), sep="\n", flush=True)
     if not given.no_lab:
         os.chdir(folder.parent)
-        first = quote(f"/doc/tree/{folder.name}/{RUNGS[0].name}.ipynb")
+        first = quote(os.fsencode(f"/doc/tree/{folder.name}/{RUNGS[0].name}.ipynb"))
         LabApp.launch_instance([f"--LabApp.default_url={first}", *options])
 
 

@@ -82,6 +82,22 @@ def test_a_folder_that_cannot_be_found_gets_a_sentence(command, capsys):
     assert [path.name for path in Path.cwd().iterdir()] == ["loop"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems allow no such names")
+def test_a_folder_of_any_name_is_told_in_what_can_be_printed(command, capsys):
+    odd = "a\x1b[2J\udcff"
+    [(_, [url])] = command(odd)
+    assert url.endswith("/doc/tree/a%1B%5B2J%FF/01_bag_of_words.ipynb")
+    told = [capsys.readouterr().out]
+    Path(f"file{odd}").write_text("a file of mine")
+    for refused in (f"file{odd}", f"~nobody{odd}/mine"):
+        with pytest.raises(SystemExit) as ended:
+            command(refused)
+        told.append(f"{ended.value.code}{capsys.readouterr().err}")
+    for each in told:
+        assert r"a\x1b[2J\udcff" in each
+        assert each.replace("\n", "").isprintable()
+
+
 def test_without_the_extra_it_says_what_to_install(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "jupyterlab.labapp", None)
     with pytest.raises(SystemExit, match=r'pip install "attention-course\[course\]"'):
