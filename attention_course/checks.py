@@ -19,11 +19,17 @@ from torch import Tensor, nn
 from attention_course.names import shown
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+LAZY = (nn.UninitializedParameter, nn.UninitializedBuffer)  # of a LazyLinear that has seen no input
+
+
+def is_tensor(x: object) -> TypeGuard[Tensor]:
+    """Return whether `x` is a tensor that has a shape."""
+    return isinstance(x, Tensor) and not isinstance(x, LAZY)
 
 
 def describe(x: object) -> str:
     """Describe an argument for a message: dtype and shape of a tensor, the type of anything else."""
-    if not isinstance(x, Tensor):
+    if not is_tensor(x):
         return type(x).__name__
     if x.is_nested:
         return f"{x.dtype}, nested"
@@ -38,12 +44,12 @@ def is_computable(dtype: torch.dtype) -> bool:
 
 def is_float_tensor(x: object) -> TypeGuard[Tensor]:
     """Return whether `x` is a dense tensor of floats."""
-    return isinstance(x, Tensor) and is_computable(x.dtype) and x.layout == torch.strided and not x.is_nested
+    return is_tensor(x) and is_computable(x.dtype) and x.layout == torch.strided and not x.is_nested
 
 
 def check_type(x: object, expected: type | tuple[type, ...], name: str, argument: str) -> None:
     """Raise TypeError unless `x`, passed to the function `name` as `argument`, has an expected type."""
-    if not isinstance(x, expected):
+    if not isinstance(x, expected) or isinstance(x, LAZY):
         types = expected if isinstance(expected, tuple) else (expected,)
         names = " or ".join("None" if each is NoneType else each.__name__ for each in types)
         raise TypeError(f"{name}: {argument} is {describe(x)}, expected {names}.")
@@ -189,8 +195,8 @@ def check_tokens(x: object, name: str) -> None:
         name: the function that it was passed to, for the message.
     """
     expected = f"{name} expects a float tensor of shape (T, C) or (B, T, C)"
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{expected}, but got a {type(x).__name__}. Make one with torch.tensor(...).")
+    if not is_tensor(x):
+        raise TypeError(f"{expected}, but got a {describe(x)}. Make one with torch.tensor(...).")
     if not is_computable(x.dtype):
         raise TypeError(f"{expected}, but its dtype is {x.dtype}. Convert it first: x.float().")
     if x.layout != torch.strided:
@@ -239,7 +245,7 @@ def check_width(name: str, x: object, n_embd: int, argument: str = "x") -> None:
 
 def needs_a_copy(x: object, layer: nn.Linear) -> bool:
     """Return whether `x` was made in torch.inference_mode, and autograd would keep it for a gradient."""
-    if torch.compiler.is_compiling() or not isinstance(x, Tensor) or not x.is_inference():
+    if torch.compiler.is_compiling() or not is_tensor(x) or not x.is_inference():
         return False
     return torch.is_grad_enabled() and getattr(layer.weight, "requires_grad", False)
 
@@ -427,7 +433,7 @@ def check_scale(scale: object, name: str) -> None:
 
 def check_blocks(blocks: object, name: str) -> None:
     """Raise TypeError unless the argument `blocks` can be gone through, which is no tensor."""
-    if not isinstance(blocks, Iterable) or isinstance(blocks, Tensor):
+    if not isinstance(blocks, Iterable) or isinstance(blocks, Tensor) or getattr(blocks, "ndim", 1) == 0:
         raise TypeError(
             f"{name}: blocks is {describe(blocks)}, expected pairs (scores, values), for example in a list."
         )

@@ -278,6 +278,8 @@ POOL = (
         slice(1, 2),
         Raises(),
         [Raises()],
+        nn.UninitializedParameter(),  # the weight of a LazyLinear
+        np.array("x"),
     ),
 )
 UNCHECKED = {

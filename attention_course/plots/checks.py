@@ -7,7 +7,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from attention_course.checks import real
+from attention_course.checks import is_tensor, real
 from attention_course.names import shown
 from attention_course.plots.style import Number
 
@@ -32,7 +32,7 @@ def check_values(values: object, name: str, *shape: int | str) -> None:
         *shape: the size of each dimension, or a name where any size is valid.
     """
     expected = f"expected a tensor of shape ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
-    if not isinstance(values, Tensor):
+    if not is_tensor(values):
         raise TypeError(f"{name} is a {type(values).__name__}, {expected}. Make one with torch.tensor(...).")
     if values.is_complex() or values.is_meta or values.is_nested:
         kind = f"{values.dtype}{', nested,' * values.is_nested} on {values.device}"
