@@ -1,5 +1,6 @@
 """Judges a cell of the reader's in the page, with the package's own judge; worker.js calls `judged`."""
 
+import asyncio
 import builtins
 import contextlib
 import gc
@@ -15,9 +16,10 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from types import FunctionType, ModuleType
 
+import absent
 import torch
 from _pyodide._importhook import jsfinder
-from torch.names import asked
+from torch.names import asked, lacking
 
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import source_of, unwrapped
@@ -28,15 +30,8 @@ from attention_course.exercises.worker import is_untouched
 
 PRINTED = 10_000  # characters that one check shows of what an answer prints
 FILE = "your code"
-HIDDEN = (
-    "attention_course.exercises",
-    "attention_course.rungs",
-    "absent",
-    "bridge",
-    "gc",
-    "js",
-    "pyodide_js",
-)
+HIDDEN = ("attention_course.exercises", "attention_course.rungs", "absent", "bridge")
+TAKEN = ("gc", "js", "pyodide_js")  # an answer gets a stand-in, since others import them, too
 BORROWED = "Your code asks for the course's own solution. Write it yourself: a check is for what you wrote."
 CHANGED = (
     "Your code changes `{}`, which belongs to what checks it, so a verdict would mean nothing. Give what you "
@@ -44,8 +39,8 @@ CHANGED = (
 )
 OURS = ("absent.", "attention_course.", "bridge.", "math.", "sys.modules.", "torch.")
 LACKING = (
-    "{} works in the notebook, and not in this page, which has only a part of PyTorch. "
-    "Write it in another way here, or check it there."
+    "This page has only a part of Python and of PyTorch, and not {}. "
+    "Write it in another way here, or check it in the notebook."
 )
 
 
@@ -145,13 +140,15 @@ def hide(folder):
         source_of(unwrapped(exercise.reference))
     shutil.rmtree(folder, ignore_errors=True)
     linecache.clearcache()
-    for name in [name for name in sys.modules if name.startswith(HIDDEN)]:
+    for name in [name for name in sys.modules if name.startswith(HIDDEN + TAKEN)]:
         del sys.modules[name]
     package = sys.modules["attention_course"]
     for name in ("exercises", "rungs"):
         vars(package).pop(name, None)
     sys.meta_path.insert(0, Guard())
     jsfinder.jsproxies.clear()
+    absent.NAMES += TAKEN
+    asyncio.run = lambda *given, **named: lacking("asyncio.run")  # the browser would have to wait
     remember(modules)
 
 
