@@ -20,6 +20,7 @@ from attention_course.examine.report import Finding
 from attention_course.examine.wrapped_model import (
     TARGET_ARGUMENTS,
     CannotAskError,
+    DoubtError,
     WrappedModel,
     format_error,
     gradients_by,
@@ -100,8 +101,11 @@ def own_loss(variants: ModelVariants) -> Finding:
     y = new.tokens[spread[order]].view(3, T)  # the first and the last id, too, which a loss may ignore
     with torch.no_grad():
         returned = loss_returned(new, x, name, y)
-    own, logits = returned.item(), new.logits(x)
+    own, logits = float(returned.mean()), new.logits(x)
     right = float(mean_loss(logits, y))
+    if returned.numel() > 1:
+        said = f"With {name} it returns a loss of shape {tuple(returned.shape)}."
+        return finding_if(False, said, "One number, the mean.", "unreduced")
     others = {
         "shifted": float(mean_loss(logits[:, :-1], y[:, 1:])),
         "twice": float(mean_loss(logits[:, :-2], y[:, 2:])) if T > 2 else math.nan,
@@ -151,10 +155,13 @@ def loss_returned(wrapped: WrappedModel, x: Tensor, name: str, y: Tensor) -> Ten
         raise CannotAskError(
             f"Its y is something else than the tokens that follow: {format_error(error)}"
         ) from error
-    losses = [each for each in parts if isinstance(each, Tensor) and each.numel() == 1]
-    if not losses:
-        raise CannotAskError(f"With {name} it returns no loss.")
-    return losses[0]
+    tensors = [torch.tensor(each) if type(each) is float else each for each in parts]
+    losses = [each for each in tensors if isinstance(each, Tensor) and each.is_floating_point()]
+    for shape in ((), (1,), (1, 1), (y.numel(),), tuple(y.shape)):
+        for each in losses:
+            if each.shape == shape:
+                return each
+    raise DoubtError(f"With {name} it returns no loss.")
 
 
 def has_gradient(wrapped: WrappedModel, x: Tensor, name: str, y: Tensor) -> bool:
@@ -316,9 +323,8 @@ def slope(variants: ModelVariants) -> Finding:
     scale = math.hypot(*(grad.norm() * size_of(p) for _, p, grad in grads if grad is not None))
     off = [slope_is_off(noisy, grads, scale, seed) for seed in range(3)]
     if any(off):
-        names = [each[0] for each in grads if slope_is_off(noisy, [each], scale / len(grads))]
-        said = f"The two differ for {len(names)} of {len(grads)} parameters"
-        said += f", the last of which is {names[-1]}." if names else ", but along all of them together."
+        alone = (each[0] for each in reversed(grads) if slope_is_off(noisy, [each], scale / len(grads)))
+        said = f"The two differ. Of all parameters for which they do, the last is {next(alone, 'unknown')}."
         return finding_if(False, said, otherwise="doubtful")
     if None in off:
         raise CannotAskError("Its logits are too rough to measure a slope.")

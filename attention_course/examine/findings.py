@@ -95,6 +95,8 @@ def crash_cause(error: Exception) -> str:
         return "ids"
     if "tuple" in str(error):
         return "tuple"
+    if "without overflow" in str(error):
+        return "overflow"
     return "sizes" if isinstance(error, RuntimeError) else "called"
 
 

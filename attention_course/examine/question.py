@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attention_course.examine.report import Finding, FindingVerdict
@@ -14,6 +15,7 @@ from attention_course.examine.wrapped_model import (
     CannotAskError,
     StoppedError,
     WrappedModel,
+    collected,
     format_error,
     max_abs_diff,
     their_frames,
@@ -28,6 +30,7 @@ MIN_OWN_EFFECT = 1.5  # right models have 2.0 and more; without a residual strea
 OUTWEIGHS = 10.0  # with faint layers a residual stream gives 60 and more, and none 1.5 at most
 RAISED = "The model raised this error on a text that it has to be able to read."
 OURS = "No line of the model raised this, so the examiner itself may be wrong. Please report it."
+DOUBT = "Look at the line that raised this. It may be right if it asks for what the examiner doesn't know."
 ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
 REQUIRED = "Give the model what it is asked for, or leave the question out of `require`."
 SMALL_VOCAB = 8  # tokens in a vocabulary
@@ -79,12 +82,15 @@ class ModelVariants:
     def with_noise_in_float64(self) -> WrappedModel:
         """The model with noise, in float64 if it computes the same in that.
 
-        F.scaled_dot_product_attention with a mask in float32 does not (PyTorch 2.13, CPU).
+        F.scaled_dot_product_attention with a mask in float32 does not (PyTorch 2.13, CPU), nor do layers of
+        torch.nn without gradients.
         """
         made, ids = self._fitting(lambda given: given.with_noise().double()), self.given.draw(2, self.short)
         shorter = self.with_noise.logits(ids)
-        same = max_abs_diff(made.logits(ids), shorter) <= self.with_noise.tolerance(shorter)
-        return made if same else self.with_noise
+        with torch.enable_grad():
+            traced = collected(made(ids))
+        away = max(max_abs_diff(each, shorter) for each in (traced, made.logits(ids)))
+        return made if away <= self.with_noise.tolerance(shorter) else self.with_noise
 
     def with_new_noise(self, seed: int) -> WrappedModel:
         """Return the model with noise from another seed."""
@@ -171,7 +177,7 @@ class Question:
                     raise CannotAskError(f"{size} is {given}, and it takes at least {least} to ask this.")
             answer = self.ask(variants)
         except CannotAskError as error:
-            answer = Finding("", error.verdict, str(error))
+            answer = Finding("", error.verdict, str(error), cause=DOUBT if error.__cause__ else "")
             if self.required and answer.verdict == "not asked":
                 answer = finding_if(False, str(error), "An answer: this question is required.", REQUIRED)
         except StoppedError:

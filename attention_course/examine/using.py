@@ -61,12 +61,12 @@ class Reading:
         """Return the logits of the tokens that follow."""
         wrapped, begun = self.wrapped, self.read > 0
         before = "" if begun else repr(vars_of(self.cache))
+        uses = {"use_cache": True} if "use_cache" in wrapped.arguments else {}
         try:
             with torch.no_grad():
                 if wrapped.step:
                     output, self.cache = wrapped.step(wrapped.model, ids.to(wrapped.device), self.cache)
                 elif self.keyword:
-                    uses = {"use_cache": True} if "use_cache" in wrapped.arguments else {}
                     output = wrapped.answer(ids, **{self.keyword: self.cache}, **uses)
                 else:
                     output = wrapped.answer(ids, start_pos=self.read)
@@ -79,7 +79,8 @@ class Reading:
         if self.keyword and not wrapped.step:
             self.cache = cache_in(output, self.keyword, self.cache)
             if self.cache is None or (not begun and repr(vars_of(self.cache)) == before):
-                raise CannotAskError(f"It returns no cache, or takes one of another kind. {PASS_STEP}")
+                kind = DoubtError if self.cache is None and uses else CannotAskError
+                raise kind(f"It returns no cache, or takes one of another kind. {PASS_STEP}")
         self.read += ids.shape[1]
         logits = collected(wrapped.logits_in(output))
         if logits.shape[:2] != ids.shape:

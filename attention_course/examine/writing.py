@@ -56,23 +56,33 @@ def generated(
     torch.manual_seed(seed)
     total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
     name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & set(takes) else "")
+    write, called = wrapped.model.generate, f"generate(ids, {max_new_tokens}): "
+
+    def arguments(amount: int) -> tuple[list[int], dict[str, Any]]:
+        return ([], {name: amount, **options}) if name else ([amount], options)
+
+    try:
+        given, named = arguments(max_new_tokens)
+        inspect.signature(write).bind(ids, *given, **named)
+    except TypeError as error:
+        raise CannotAskError(called + format_error(error)) from error
     try:
         for amount in (T + max_new_tokens, max_new_tokens) if total else (max_new_tokens,):
-            named = {name: amount, **options} if name else options
+            given, named = arguments(amount)
             with kept(SHARED + OWN), torch.no_grad():
-                written = wrapped.model.generate(ids.to(wrapped.device), *([] if name else [amount]), **named)
+                written = write(ids.to(wrapped.device), *given, **named)
             if isinstance(written, Tensor) and T < written.shape[-1] <= T + max_new_tokens:
                 break
-    except TypeError as error:
-        raise CannotAskError(f"generate(ids, {max_new_tokens}): {format_error(error)}") from error
     except AssertionError:
         raise
     except Exception as error:
-        if getattr(wrapped.model.generate, "__module__", "").startswith("transformers."):
+        if getattr(write, "__module__", "").startswith("transformers."):
             raise CannotAskError(
                 f"The generate of transformers reads all ids. {format_error(error)}"
             ) from error
-        raise DoubtError(format_error(error)) from error
+        raise DoubtError(called + format_error(error)) from error
+    if written is None:
+        raise DoubtError("generate returns None. Does it end in a return?")
     if not isinstance(written, Tensor) or written.dim() != 2:
         raise CannotAskError(f"generate returns {type(written).__name__}, not ids (B, T).")
     if written.shape == (B, max_new_tokens) and max_new_tokens != T:  # the new ids alone
@@ -134,6 +144,7 @@ def writes_predictions(variants: ModelVariants) -> Finding:
     ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1) // new, T, seed=14)
     greedy = next(({name: value} for name, value in GREEDY.items() if name in options_of(noisy)), {})
     for options in (greedy, {}) if greedy else ({},):
+        written_by(noisy, noisy.draw(*ids.shape, seed=16), 1)  # a cache that is not emptied begins with these
         written = written_by(noisy, ids, new, **options)
         if written.shape[1] != T + new:
             raise CannotAskError(f"generate(ids, {new}) appends {written.shape[1] - T} tokens.")
@@ -208,38 +219,44 @@ def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "", exact: Tensor | N
     return finding_if(fits and came <= rare + 5 * (rare + 1) ** 0.5, said, expected)
 
 
-def cooler(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
-    """Divide by a temperature of 0.5."""
-    return logits / 0.5
+def cooler(logits: Tensor, ids: Tensor, temperature: float, slack: float) -> Tensor:
+    """Divide by a temperature."""
+    return logits / temperature
 
 
-def three_best(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
-    """Keep the three likeliest tokens."""
-    third = logits.topk(min(3, logits.shape[-1]), dim=-1).values[..., -1:]
-    return logits.masked_fill(logits < third - slack, -math.inf)
+def k_best(logits: Tensor, ids: Tensor, k: int, slack: float) -> Tensor:
+    """Keep the k likeliest tokens."""
+    last = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
+    return logits.masked_fill(logits < last - slack, -math.inf)
 
 
-def nucleus(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
-    """Keep the likeliest tokens whose probabilities add up to a quarter, with the one that reaches it.
+def nucleus(logits: Tensor, ids: Tensor, p: float, slack: float) -> Tensor:
+    """Keep the likeliest tokens whose probabilities add up to p, with the one that reaches it.
 
     Holtzman et al. 2020, The curious case of neural text degeneration, section 3.1.
     """
     ordered, places = logits.softmax(dim=-1).sort(dim=-1, descending=True)
-    beyond = (ordered.cumsum(dim=-1) - ordered >= 0.25 + slack).gather(-1, places.argsort(dim=-1))
+    beyond = (ordered.cumsum(dim=-1) - ordered >= p + slack).gather(-1, places.argsort(dim=-1))
     return logits.masked_fill(beyond, -math.inf)
 
 
-def penalized(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
+def penalized(logits: Tensor, ids: Tensor, penalty: float, slack: float) -> Tensor:
     """Make the tokens of the text less likely: Keskar et al. 2019, CTRL, section 4.1, for both signs."""
     seen = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, ids[:, None, :], True)
-    return torch.where(seen, torch.where(logits > 0, logits / 5, logits * 5), logits)
+    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
-OPTIONS: dict[str, tuple[Any, Callable[[Tensor, Tensor, float], Tensor]]] = {
-    "temperature": (0.5, cooler),
-    "top_k": (3, three_best),
-    "top_p": (0.25, nucleus),
-    "repetition_penalty": (5.0, penalized),
+def two_tokens(logits: Tensor) -> float:
+    """Return a top_p that mostly keeps two tokens, and one if the token that reaches it is left out."""
+    first, second = logits.softmax(dim=-1).topk(2, dim=-1).values.unbind(dim=-1)
+    return float(f"{float((first + second / 2).median()):.2g}")
+
+
+OPTIONS: dict[str, Callable[[Tensor, Tensor, Any, float], Tensor]] = {
+    "temperature": cooler,
+    "top_k": k_best,
+    "top_p": nucleus,
+    "repetition_penalty": penalized,
 }
 
 
@@ -258,10 +275,12 @@ def options_hold(variants: ModelVariants) -> Finding:
     off = {
         name: off[name] for name in asked if takes[name].default not in (None, 0, 1, inspect.Parameter.empty)
     }
+    values = {"temperature": 0.5, "top_k": 3, "top_p": two_tokens(logits), "repetition_penalty": 5.0}
     for name in asked:
-        value, expected = OPTIONS[name]
+        value = values[name]
         drawn = written_by(noisy, ids, 1, **{**sampled, **off, name: value})[:, T:]
-        rounded, exact = (expected(logits, ids, slack) for slack in (10 * noisy.tolerance(logits), 0.0))
+        slacks = 10 * noisy.tolerance(logits), 0.0
+        rounded, exact = (OPTIONS[name](logits, ids, value, slack) for slack in slacks)
         finding = drawn_from(rounded, drawn, f"With {name}={value}: ", exact)
         if finding.verdict == "wrong":
             return replace(finding, cause=name)

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from examine.right import Changed, Experts, Recurrent
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from attention_course.examine import beginning, findings
@@ -230,3 +231,39 @@ def test_a_slope_that_cannot_be_measured_is_not_asked_for():
     rough = Model()
     rough.register_forward_hook(lambda *call: (call[2][0].half(), None))
     assert asked(beginning.slope, rough.half()).verdict != "doubtful"
+
+
+def test_a_layer_of_pytorch_with_a_mask_in_float32_has_the_right_gradient():
+    class Theirs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.head = nn.Embedding(29, 32), nn.Linear(32, 29)
+            self.layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+
+        def forward(self, ids):
+            mask = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
+            return self.head(self.layer(self.tokens(ids), src_mask=mask))
+
+    assert asked(beginning.slope, Theirs()).verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("reduced", "verdict", "says"),
+    [
+        (lambda loss: loss.mean().item(), "wrong", "no gradient"),
+        (lambda loss: loss, "wrong", "loss of shape"),
+        (lambda loss: loss.view(3, -1), "wrong", "loss of shape"),
+        (lambda loss: None, "doubtful", "returns no loss"),
+        (lambda loss: loss.mean().view(1), "right", "nats"),
+    ],
+)
+def test_a_loss_that_cannot_be_trained_on_is_told(reduced, verdict, says):
+    class Returns(Model):
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            if targets is None:
+                return logits, None
+            return logits, reduced(F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none"))
+
+    finding = asked(beginning.own_loss, Returns())
+    assert (finding.verdict, says in finding.measured) == (verdict, True), finding

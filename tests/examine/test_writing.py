@@ -24,16 +24,46 @@ def test_generate_is_called_by_position():
         assert finding.verdict == "right", finding
 
 
-def test_an_error_of_generate_is_doubtful():
-    class Shouting(Model):
-        def generate(self, text, max_new_tokens):
-            return text.upper()
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (lambda model, ids: ids.upper(), "AttributeError: 'Tensor' object has no attribute 'upper'"),
+        (lambda model, ids: model(ids)[:, -1], "TypeError: tuple indices"),
+        (lambda model, ids: torch.cat(ids, ids[:, -1:]), "TypeError: cat()"),
+        (lambda model, ids: None, "generate returns None"),
+    ],
+)
+def test_an_error_of_generate_is_doubtful(broken, says):
+    class Broken(Model):
+        def generate(self, ids, max_new_tokens):
+            return broken(self, ids)
 
     for question in (writing.generates, writing.writes_predictions):
-        finding = asked(question, Shouting())
-        assert finding.verdict == "doubtful"
-        assert "AttributeError: 'Tensor' object has no attribute 'upper'" in finding.measured
+        finding = asked(question, Broken())
+        assert (finding.verdict, says in finding.measured) == ("doubtful", True), finding
         assert finding.expected
+
+
+def test_a_generate_of_other_arguments_is_not_asked():
+    class Other(Model):
+        def generate(self, ids, max_new_tokens, eos):
+            return ids
+
+    assert asked(writing.generates, Other()).verdict == "not asked"
+
+
+def test_a_cache_that_is_not_emptied_is_found():
+    class Kept(Model):
+        kept = None
+
+        def generate(self, ids, max_new_tokens):
+            goes_on = self.kept is not None and len(self.kept) == len(ids)
+            before = self.kept if goes_on else ids[:, :0]
+            written = super().generate(torch.cat([before, ids], dim=1), max_new_tokens)
+            self.kept = written[:, -4:]
+            return written[:, before.shape[1] :]
+
+    assert asked(writing.writes_predictions, Kept()).verdict == "wrong"
 
 
 class Writer(Model):
@@ -225,8 +255,9 @@ class Sampling(Model):
         *("top_k", "top_k - 1", "top_p", "top_p, and not the next"),
     ],
 )
-def test_each_option_of_sampling_is_tried(wrong):
-    finding = asked(writing.options_hold, Sampling(wrong))
+@pytest.mark.parametrize("V", [29, 300])
+def test_each_option_of_sampling_is_tried(wrong, V):
+    finding = writing.options_hold.put_to(ModelVariants(WrappedModel(Sampling(wrong, V), V, 24)), {})
     assert finding.verdict == ("wrong" if wrong else "right"), finding
     option = wrong.replace(",", " ").partition(" ")[0]
     assert not wrong or f"With {option}=" in finding.measured
