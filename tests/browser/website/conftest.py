@@ -21,9 +21,9 @@ def serve():
     """Serve folders: `serve(folder)` returns the address."""
     with ExitStack() as servers:
 
-        def served(folder: Path) -> str:
-            handler = partial(Quiet, directory=folder)
-            server = servers.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+        def served(folder: Path, handler=Quiet) -> str:
+            answering = partial(handler, directory=folder)
+            server = servers.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), answering))
             servers.callback(server.shutdown)
             threading.Thread(target=server.serve_forever, daemon=True).start()
             return f"http://127.0.0.1:{server.server_port}"

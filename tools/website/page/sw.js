@@ -8,7 +8,7 @@ self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
 
 async function put(address) {
-  const answer = await fetch(new Request(address, { cache: "force-cache" })); // the browser has just loaded it
+  const answer = await fetch(address, { cache: address.includes(JUDGE) ? "force-cache" : "no-cache" });
   if (answer.ok) await (await caches.open(KEPT)).put(address, answer);
 }
 
@@ -29,7 +29,7 @@ async function answered(request) {
   const kept = await cache.match(request, { ignoreSearch: true });
   if (kept && request.url.includes(JUDGE)) return kept;
   try {
-    const answer = await fetch(request);
+    const answer = await fetch(request, { cache: "no-cache" }); // what the browser itself keeps may be of an older edition
     if (answer.ok && answer.type === "basic") await cache.put(request, answer.clone());
     return answer;
   } catch (error) {

@@ -1,5 +1,6 @@
 // Judges answers in a thread of its own, which the page ends where an answer does not. It loads Python, the torch of
-// the page and the package, all from the folder that it lies in.
+// the page and the package, all from the folder that it lies in. An answer is a stranger's code for all that the reader
+// knows: what it reaches has no network and keeps nothing.
 
 import { loadPyodide } from "./pyodide.mjs";
 
@@ -31,10 +32,24 @@ self.fetch = async (address, options) => {
   return plain(address, options);
 };
 
+// Python tells by lines of JSON, so that it holds no object of JavaScript. An answer may write such lines, too.
+function relay(line) {
+  try {
+    const [kind, value] = JSON.parse(line);
+    if (["printed", "call", "called"].includes(kind)) tell(kind, String(value));
+  } catch {}
+}
+
+const OUT = ["fetch", "XMLHttpRequest", "WebSocket", "WebSocketStream", "WebTransport", "EventSource", "importScripts", "Worker", "SharedWorker", "BroadcastChannel", "FontFace", "fonts", "navigator", "caches", "indexedDB", "cookieStore"];
+function shut() {
+  const names = [...OUT, ...Object.getOwnPropertyNames(self).filter((name) => name.startsWith("webkit"))]; // file systems
+  for (let owner = self; owner; owner = Object.getPrototypeOf(owner)) for (const name of names) delete owner[name];
+}
+
 async function load() {
   const course = counted("course.zip").then((body) => new Response(body).arrayBuffer());
   const lock = await (await plain(`${here}pyodide-lock.json`)).text();
-  const python = await loadPyodide({ indexURL: here, lockFileContents: lock, stdout: () => {}, stderr: () => {} });
+  const python = await loadPyodide({ indexURL: here, lockFileContents: lock, stdout: relay, stderr: () => {} });
   tell("starting");
   python.unpackArchive(await course, "zip", { extractDir: "/course" });
   const functions = python.runPython(`
@@ -52,6 +67,7 @@ functions
 `);
   const [judged, prepare, workOn] = functions.toJs();
   python.runPython("globals().clear()");
+  shut();
   return { python, judged, prepare, workOn };
 }
 
@@ -70,7 +86,7 @@ onmessage = async ({ data: { ahead, exercise, source, given, name, seed } }) => 
   clearTimeout(working);
   try {
     if (ahead) prepare(JSON.stringify(ahead));
-    else tell("verdict", JSON.parse(judged(exercise, source, given, name, seed, tell)));
+    else tell("verdict", JSON.parse(judged(exercise, source, given, name, seed)));
     working = setTimeout(goOn, 10);
     if (python._module.HEAPU8.length > 2 ** 29) tell("full");
   } catch (error) {

@@ -1,9 +1,12 @@
-// What a page remembers is a list of texts. A browser may refuse to keep anything, and another page of the same server
-// may write there what it likes: all that is no such list is as if never kept.
+// What a page remembers is a list of texts. A browser may refuse to keep anything: then the page alone remembers it, and
+// page.js says so. Another page of the same server may write there what it likes: all that is no such list is as if
+// never kept.
+
+const refused = new Map();
 
 export function recall(key) {
   try {
-    const kept = JSON.parse(localStorage.getItem(key));
+    const kept = refused.get(key) ?? JSON.parse(localStorage.getItem(key));
     return Array.isArray(kept) ? kept.filter((each) => typeof each === "string") : [];
   } catch {
     return [];
@@ -13,7 +16,11 @@ export function recall(key) {
 export function keep(key, texts) {
   try {
     localStorage.setItem(key, JSON.stringify(texts));
-  } catch {}
+    refused.delete(key);
+  } catch {
+    refused.set(key, texts);
+    document.dispatchEvent(new Event("refused"));
+  }
 }
 
 // Keep lists of texts, pairs of a key and a list, all or none; return whether that went well.
@@ -24,6 +31,7 @@ export function keepAll(pairs) {
       before.push([key, localStorage.getItem(key)]);
       localStorage.setItem(key, JSON.stringify(texts));
     }
+    for (const [key] of pairs) refused.delete(key);
     return true;
   } catch {
     for (const [key] of before) localStorage.removeItem(key); // first: it makes room
@@ -36,11 +44,11 @@ export const FIRST = "attention-first "; // of a question: whether its first ans
 
 // The names that are kept with a prefix, each with its texts.
 export function keptBelow(prefix) {
+  const keys = new Set(refused.keys());
   try {
-    return Object.keys(localStorage).filter((key) => key.startsWith(prefix)).map((key) => [key.slice(prefix.length), recall(key)]).filter(([, texts]) => texts.length);
-  } catch {
-    return [];
-  }
+    for (const key of Object.keys(localStorage)) keys.add(key);
+  } catch {}
+  return [...keys].filter((key) => key.startsWith(prefix)).map((key) => [key.slice(prefix.length), recall(key)]).filter(([, texts]) => texts.length);
 }
 
 // What was missed comes back, by the rules of attention_course/progress.py. An item is "question mean_at_one"; kept of it

@@ -2,9 +2,18 @@
 
 import fill from "./fill.js";
 import { FIRST, REVIEW, isDue, keep, move, recall, scheduled } from "./kept.js";
+import { save } from "./progress.js";
 
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const root = document.body.dataset.root;
+
+// Where the browser refuses to keep something, this is said once.
+
+const refused = document.querySelector("#refused");
+const [saveButton, closeButton] = all("button", refused);
+document.addEventListener("refused", () => (refused.hidden = false), { once: true });
+saveButton.addEventListener("click", save);
+closeButton.addEventListener("click", () => (refused.hidden = true));
 
 // Questions. A choice takes the place of the others, with its explanation; what was chosen is kept, by its text.
 

@@ -30,7 +30,7 @@ function othersKept() {
 
 // Return the content of the file. How the first answer went is kept since it was given: its words may have changed.
 // Where it is not, as by an older edition, `right` has the right answer of each question.
-export function written(right) {
+function written(right) {
   const questions = keptBelow(QUESTION).map(([name, answers]) => {
     const [first] = recall(FIRST + name);
     return [name, { answers, right_at_first_try: first ? first === "right" : answers[0] === right[name] }];
@@ -38,6 +38,12 @@ export function written(right) {
   const exercises = keptBelow(TRY).map(([name]) => [name, tried(name)]);
   const content = { ...othersKept(), questions: Object.fromEntries(questions), exercises: Object.fromEntries(exercises), fills: Object.fromEntries(keptBelow(FILL)), review: Object.fromEntries(scheduled()) };
   return `${JSON.stringify(content, null, 2)}\n`;
+}
+
+export function save() {
+  const text = written(JSON.parse(document.querySelector("#right")?.textContent ?? "{}"));
+  const link = document.createElement("a");
+  Object.assign(link, { href: `data:application/json;charset=utf-8,${encodeURIComponent(text)}`, download: "progress.json" }).click();
 }
 
 // A file is checked as a whole before anything of it is taken.
@@ -71,8 +77,8 @@ const PARTS = {
   questions: (name, entry) => {
     const [answers, isRight] = fields(name, entry, { answers: TEXTS, right_at_first_try: FLAG });
     const own = recall(QUESTION + name);
-    if (answers.length <= own.length) return []; // none is ever removed: the longer list is the later
-    return [[QUESTION + name, answers], [FIRST + name, [isRight ? "right" : "wrong"]]];
+    const first = own.length ? [] : [[FIRST + name, [isRight ? "right" : "wrong"]]];
+    return [[QUESTION + name, union(own, answers)], ...first];
   },
   exercises: (name, entry) => {
     const [tries, passed, mistakes] = fields(name, entry, { tries: [Number.isSafeInteger, "a whole number", 0], passed: FLAG, mistakes: TEXTS });
