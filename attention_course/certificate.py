@@ -173,7 +173,7 @@ def write(options: argparse.Namespace) -> int:
 def check_out(file: Path, name: str) -> None:
     """Raise ValueError if a file is there that is no certificate, such as the page, or somebody else's."""
     try:
-        before = read(file)["name"] if file.exists() else name
+        before = read(file)["name"] if file.exists() and file.stat().st_size else name
     except ValueError as error:
         raise ValueError(f"{file} exists, and is no certificate, {KEPT}") from error
     if before != name:

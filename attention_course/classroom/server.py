@@ -287,5 +287,5 @@ def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, s
     server.add_socket(listening)
     port = listening.getsockname()[1]
     host = f"[{address}]" if ":" in address else address
-    hosts.add(f"{host}:{port}")
+    hosts.update([f"{host}:{port}", *([host] if port == 80 else [])])  # browsers leave out 80
     return server, f"http://{host}:{port}", f"http://{host}:{port}/teacher/{secret}"

@@ -179,7 +179,9 @@ def examined(
 def check_junit(file: Path) -> None:
     """Raise ValueError if a file is there that is no report of the examiner, or there is no folder for it."""
     try:
-        ours = not file.exists() or fromstring(read_text(file)).get("name") == SUITE
+        ours = (
+            not file.exists() or not file.stat().st_size or fromstring(read_text(file)).get("name") == SUITE
+        )
     except (ValueError, ParseError):
         ours = False
     if not ours:

@@ -182,10 +182,18 @@ BAD = {
     ),
     "what the page lacks": (of("return torch.fft.fft(x)"), "not torch.fft"),
     "what nobody has": (of("return torch.maen(x)"), "has no attribute 'maen'"),
+    "a closed file": (of("import os", "os.close(1)", "return x"), "cannot be judged"),
+    "lines as the judge tells them": (
+        of("import os", """while True: os.write(1, b'["call", ""]\\n["printed", "x"]\\n')"""),
+        "still running after 10 seconds",
+    ),
     "no Python": ("def mine(x)\n", "Line 1"),
     "no check": ("mine = 5\n", 'check("causal_mean_loop", my_causal_mean)'),
 }
-BREAKS = {"os._exit", "an endless loop", "a gigabyte", "a recursion"}  # the Python that it runs in
+BREAKS = {  # the Python that it runs in
+    *("os._exit", "an endless loop", "a gigabyte", "a recursion", "a closed file"),
+    "lines as the judge tells them",
+}
 
 
 def test_whatever_an_answer_does_ends_in_a_sentence(judge, visit):
@@ -202,6 +210,26 @@ def test_whatever_an_answer_does_ends_in_a_sentence(judge, visit):
     expect(printed).to_contain_text("The rest is not shown.")
     assert len(printed.inner_text()) < 11_000
     assert printed.evaluate("(shown) => shown.childNodes.length") < 11_000
+
+
+PAINTS = """
+import sys
+judge = sys._getframe(1).f_globals
+judge["known"].clear()
+judge["functions"].clear()
+judge["Verdict"]._repr_html_ = lambda verdict: (
+    '<p id="forget">✓ passed</p><label for="forget">here</label><a href="//other">there</a>'
+    '<iframe srcdoc="<script src=../static/theme.js></script>"></iframe><svg><a href="//other">x</a></svg>'
+)
+"""
+
+
+def test_what_an_answer_paints_can_be_read_and_does_nothing(judge, visit):
+    page = visit("01_bag_of_words/")
+    assert "✓ passed" in check(page, "causal_mean_loop", PAINTS + of("return x"))
+    shown = cell_of(page, "causal_mean_loop").locator(".verdict")
+    expect(shown).to_contain_text("here")
+    assert shown.locator("label, iframe, a, svg, [id]").count() == 0
 
 
 REACHES = """

@@ -46,7 +46,7 @@ LACKING = (
 
 def tell(kind, value=""):
     """Tell the worker, by a line: an object of JavaScript would lead an answer to all that a page can do."""
-    os.write(1, f"{json.dumps([kind, value])}\n".encode())
+    os.write(1, f"\n{json.dumps([kind, value])}\n".encode())  # an answer may have left its line open
 
 
 class Relay(io.TextIOBase):
@@ -257,13 +257,14 @@ def judged(exercise, source, given, name, seed):
     exercise, shown, start = EXERCISES[exercise], Relay(), time.perf_counter()
     torch.manual_seed(seed)
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
-        changed = ["Python"]
+        changed, spoilt = ["Python"], False
         try:
             try:
                 verdict = verdict_on(exercise, source, given, name, seed)
             finally:
                 changed = put_back()
         except BaseException as error:  # an object of the reader's can raise it wherever it is looked at
+            spoilt = True
             verdict = sentence(
                 exercise,
                 "it cannot be judged",
@@ -279,7 +280,7 @@ def judged(exercise, source, given, name, seed):
         "message": repr(verdict),
         "html": verdict._repr_html_(),
         "seconds": time.perf_counter() - start,
-        "spent": bool(changed),  # what was computed meanwhile is kept for later checks: they get a new worker
+        "spent": bool(changed) or spoilt,  # later checks get a new worker: what is kept may be wrong
     }
     return json.dumps(verdict)
 

@@ -24,13 +24,15 @@ self.addEventListener("message", (event) => {
   event.waitUntil(tidy());
 });
 
-async function answered(request) {
-  const cache = await caches.open(KEPT);
-  const kept = await cache.match(request, { ignoreSearch: true });
+// A disk that is full, or a browser that keeps nothing, is no reason to answer with less than the network does.
+async function answered(event) {
+  const { request } = event;
+  const cache = await caches.open(KEPT).catch(() => null);
+  const kept = await cache?.match(request, { ignoreSearch: true });
   if (kept && request.url.includes(JUDGE)) return kept;
   try {
     const answer = await fetch(request, { cache: "no-cache" }); // what the browser itself keeps may be of an older edition
-    if (answer.ok && answer.type === "basic") await cache.put(request, answer.clone());
+    if (cache && answer.ok && answer.type === "basic") event.waitUntil(cache.put(request, answer.clone()).catch(() => {}));
     return answer;
   } catch (error) {
     if (kept) return kept;
@@ -40,5 +42,5 @@ async function answered(request) {
 
 self.addEventListener("fetch", (event) => {
   const { method, url } = event.request;
-  if (method === "GET" && url.startsWith(self.registration.scope)) event.respondWith(answered(event.request));
+  if (method === "GET" && url.startsWith(self.registration.scope)) event.respondWith(answered(event));
 });

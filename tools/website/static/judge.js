@@ -8,6 +8,9 @@ const { root, judge, judgeSize } = document.body.dataset;
 const ANSWER = "attention-answer ";
 const CALL = 10; // seconds for one call of an answer
 const WORK = 90; // seconds for what the judge does between two calls
+const TOTAL = 600; // seconds for all of a check, whatever the worker tells
+const TAGS = ["code", "div", "em", "li", "p", "span", "strong", "table", "tbody", "td", "th", "tr", "ul"]; // of a verdict
+const ATTRIBUTES = ["role", "scope", "style"];
 
 const element = (tag, given = {}, ...inside) => {
   const made = Object.assign(document.createElement(tag), given);
@@ -15,9 +18,20 @@ const element = (tag, given = {}, ...inside) => {
   return made;
 };
 
+// What the worker says may come from an answer, which is not trusted: its HTML can be read, and do nothing.
+function harmless(html) {
+  const { body } = new DOMParser().parseFromString(html, "text/html");
+  for (const each of body.querySelectorAll("*")) {
+    if (!TAGS.includes(each.localName)) each.replaceWith(each.textContent);
+    for (const name of each.getAttributeNames()) if (!ATTRIBUTES.includes(name)) each.removeAttribute(name);
+  }
+  return body.childNodes;
+}
+
 // What was tried is kept as the notebooks do
 
-function note(name, { passed, mistakes }) {
+function note(name, { passed, mistakes: named = [] }) {
+  const mistakes = named.filter((mistake) => /^\w{1,80}$/.test(mistake)).slice(0, 50);
   const before = tried(name);
   if (!before.passed || isDue(`exercise ${name}`)) move(`exercise ${name}`, passed);
   if (!before.passed) keep(...ofTries(name, { tries: before.tries + 1, passed, mistakes: [...before.mistakes, ...mistakes] }));
@@ -32,12 +46,17 @@ let asked = null; // what is being judged: its listeners
 function start() {
   ready = false;
   const script = new Blob([`import ${JSON.stringify(new URL(`${root}${judge}worker.js`, location))}`], { type: "text/javascript" });
-  worker = new Worker(URL.createObjectURL(script), { type: "module" }); // a blob has the policy of the page: no eval, no other host
+  try {
+    worker = new Worker(URL.createObjectURL(script), { type: "module" }); // a blob has the policy of the page: no eval, no other host
+  } catch (error) {
+    return hear({ kind: "failed", value: String(error) });
+  }
   worker.onerror = () => hear({ kind: "failed", value: "the worker does not start" });
   worker.onmessage = ({ data }) => hear(data);
 }
 
 function stop() {
+  if (worker) worker.onmessage = null; // a late verdict is none of the next check
   worker?.terminate();
   worker = null;
 }
@@ -69,7 +88,7 @@ const late = (seconds, given) => `Your code was still running after ${seconds} s
 async function prepare(...ahead) {
   if (!worker && !(await globalThis.caches?.match(`${root}${judge}worker.js`))) return;
   if (!worker) start();
-  worker.postMessage({ ahead });
+  worker?.postMessage({ ahead });
 }
 
 // Judge a cell. `shown` is told what comes: ("come", bytes), ("starting"), ("printed", text).
@@ -77,6 +96,7 @@ function check(question, shown) {
   return new Promise((resolve) => {
     let timer;
     let given = "";
+    const end = performance.now() + TOTAL * 1000;
     const finish = (result) => {
       clearTimeout(timer);
       asked = null;
@@ -87,7 +107,7 @@ function check(question, shown) {
       timer = setTimeout(() => {
         stop();
         finish({ headline: "it does not end", message: late(seconds, given) });
-      }, seconds * 1000);
+      }, Math.min(seconds * 1000, end - performance.now()));
     };
     asked = (kind, value) => {
       if (kind === "verdict") finish(value);
@@ -102,7 +122,7 @@ function check(question, shown) {
     };
     if (!worker) start();
     if (ready) wait(CALL);
-    worker.postMessage(question);
+    worker?.postMessage(question);
   });
 }
 
@@ -214,9 +234,9 @@ export function enliven(exercise) {
     clearTimeout(still);
     loading.hidden = true;
     others.forEach((other) => (other.disabled = false));
-    if (verdict.html) result.innerHTML = verdict.html; // made by the package, which escapes what the reader wrote
+    if (verdict.html) result.replaceChildren(...harmless(verdict.html));
     else result.replaceChildren(element("p", {}, element("strong", { textContent: verdict.broken ? "" : `✗ not yet: ${verdict.headline}. ` }), verdict.message));
-    if (verdict.tried || verdict.headline) note(name, { passed: Boolean(verdict.passed), mistakes: verdict.mistakes ?? [] });
+    if (verdict.tried || verdict.headline) note(name, { passed: Boolean(verdict.passed), mistakes: verdict.mistakes });
     if (verdict.passed) {
       own[1] = drawn();
       result.append(compared(source, exercise.querySelector(".solution pre").textContent));
