@@ -161,7 +161,8 @@ def loss_returned(wrapped: WrappedModel, x: Tensor, name: str, y: Tensor) -> Ten
         for each in losses:
             if each.shape == shape:
                 return each
-    raise DoubtError(f"With {name} it returns no loss.")
+    kind = CannotAskError if name == "y" else DoubtError  # y may be something else
+    raise kind(f"With {name} it returns no loss.")
 
 
 def has_gradient(wrapped: WrappedModel, x: Tensor, name: str, y: Tensor) -> bool:

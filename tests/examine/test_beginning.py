@@ -35,7 +35,12 @@ def test_an_argument_y_that_is_no_targets_is_not_asked_for():
             assert y is None or y.shape == ids.shape[:1]
             return super().forward(ids)[0]
 
-    assert asked(beginning.own_loss, Labelled()).verdict == "not asked"
+    class Ignoring(Model):
+        def forward(self, ids, y=None):
+            return super().forward(ids)[0]
+
+    for model in (Labelled(), Ignoring()):
+        assert asked(beginning.own_loss, model).verdict == "not asked"
 
 
 def of_the_next(logits, targets):
