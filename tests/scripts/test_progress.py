@@ -64,8 +64,8 @@ def test_fields_of_a_newer_edition_are_passed_over_and_own_answers_are_told_as_t
         "exercises": {"windowed_mean": {"tries": 1, "seen": 1}},
     }
     page.do(f"take({json.dumps(json.dumps(content))})")
-    assert page.get("said") == "Taken from progress.json: 1 question, 1 exercise."
+    assert page.get("said") == "Taken from progress.json: 2 questions, 1 exercise."
     assert json.loads(page.get("written({ which_dim: '-1', mean_at_one: '(3, 6)' })"))["questions"] == {
-        "which_dim": {"answers": ["-1"], "right_at_first_try": True},
+        "which_dim": {"answers": ["-1", "0"], "right_at_first_try": True},
         "mean_at_one": {"answers": ["(3, 6)"], "right_at_first_try": False},
     }

@@ -912,7 +912,7 @@ def try_out(own, name="yours"):
 try_out(my_attention)
 
 # %% [markdown]
-# Your four lines run in all thirty layers, and it says Paris. The loss is the same as before, and in the bottom row of head 17.4, “Poor” looks at Sam.
+# Your four lines run in all thirty layers, and it says Paris. The loss is the same as before, and in the bottom row of the second map, “Poor” looks at Sam.
 #
 # Now break it. In the opening picture the loss fell without the mask, because each token could see the one that it had to predict. Suppose that each layer lets a token see only *one* token ahead. (Over thirty layers that adds up to thirty.)
 
