@@ -96,7 +96,7 @@ function check(question, shown) {
   return new Promise((resolve) => {
     let timer;
     let given = "";
-    const end = performance.now() + TOTAL * 1000;
+    let end; // once Python is there: it may take long to come
     const finish = (result) => {
       clearTimeout(timer);
       asked = null;
@@ -104,6 +104,7 @@ function check(question, shown) {
     };
     const wait = (seconds) => {
       clearTimeout(timer);
+      end ??= performance.now() + TOTAL * 1000;
       timer = setTimeout(() => {
         stop();
         finish({ headline: "it does not end", message: late(seconds, given) });
