@@ -113,7 +113,7 @@ class Report:
         follow = (f for f in self.findings if f.advice and f.follows_from)
         told += [f"{SIGNS[f.verdict]} {f.name}: {f.verdict}, from “{f.follows_from}”" for f in follow]
         if counts["right"]:
-            told.append(f"✓ {counts['right']} right; print(report.everything) tells them")
+            told.append(f"✓ {counts['right']} right; print(report.everything) lists them")
         reasons = Counter(f.measured for f in self.findings if f.verdict == "not asked")
         told += [folded(f"– {reason} ({many} not asked)") for reason, many in reasons.items()]
         return "\n".join([self.headline, *map(folded, self.remarks), "", *told])

@@ -101,7 +101,7 @@ show(base)
 ask("none_of_300")
 
 # %% [markdown]
-# It answers none of the questions, because it predicts what usually comes next, and on most sheets that's another question. A model that has only been pretrained is called a **base model**. Instead of answering you, it continues your text.
+# It answers none of the questions, because it always takes the likeliest letter, and on most sheets that begins another question. A model that has only been pretrained is called a **base model**. Instead of answering you, it continues your text.
 #
 # But does it know the answer? Start the answer yourself, then try other questions and other first letters.
 
@@ -134,7 +134,7 @@ who = spread("base", "begun receiver")
 #
 # ## Show it what you want
 #
-# So let's show it. **Supervised fine-tuning**, or SFT, trains the same model a little longer, on examples of what you want, here on questions with their answers. Each example is one row, a prompt and its answer.
+# So let's show it. **Supervised fine-tuning**, or SFT, trains the same model a little longer, on examples of what you want, here questions with answers. Each example is one row, a prompt and its answer.
 
 # %% tags=["nbval-ignore-output", "name:rows"]
 three = new_questions(random.Random(1), 3)
@@ -214,16 +214,17 @@ assert not any(scores("a new model", "greedy", steps=10))
 for kind in ("thing", "place"):
     assert min(scores("answers", kind, steps=10)) > 0.98
     assert max(scores("blank sheets", kind, steps=10)) < 0.5
+print(f"{'120 steps, new':18}{by_kind('a new model', steps=120)}")
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps can't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and mostly guesses ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+# The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps don't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and mostly guesses ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
-# Then why pretrain at all? After 120 steps even the new GPT answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while other texts are free.
+# Then why pretrain at all? After 120 steps the new GPT answers nearly everything, too. But somebody had to write the 3,840<!--given--> answers that it read, while plain text already exists.
 #
 # ### More: does it matter that the prompt is left out?
 #
-# Let's measure it. We tuned the same five models on all letters, and then again with the answers making up more than half of the loss, because otherwise the prompt's 56 columns swamp the answer's 14.
+# Let's measure it. We tuned the five models on all letters, and other copies with the answers making up more than half of the loss, because otherwise the prompt's letters swamp the answer's.
 
 # %% tags=["folded", "name:prompts"]
 # Measured beforehand: with the prompt in the loss, and without it
@@ -249,7 +250,7 @@ for way, better in zip(ways, (1, 5, 5)):
 # %% [markdown]
 # After ten steps all three ways give equally good answers. After 120 steps, counting the prompt as it is never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of that is gone ({{fifth[2]:.2f}}).
 #
-# What's left out may be forgotten, though. With the prompt counted, its loss falls in all five models, and without it, it rises in four of the five. That's called catastrophic forgetting, and fewer steps, a smaller learning rate or some of the old text in each batch make it milder. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
+# What's left out may be forgotten, though. When the prompt counts, its loss falls in all five models; otherwise it rises in four. That's called catastrophic forgetting, and fewer steps, a smaller learning rate or some of the old text in each batch make it milder. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
 #
 # ### More: padding, and the token that ends an answer
 #
@@ -321,7 +322,7 @@ assert weakest == sorted(weakest)
 #
 # Hu et al. also multiply the product by a fixed number, α / rank, so that there's less to retune when the rank changes. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. All three ways give the same outputs.
 #
-# And which rank? Bringing a skill out took rank 1 here. Learning something new may take more, because after 120<!--given--> steps the weakest of our five models scores {{weakest[0]:.2f}} with rank 1, {{weakest[1]:.2f}} with rank 4, and {{weakest[2]:.2f}} with all parameters. (Again, that's one model.)
+# And which rank? Bringing a skill out took rank 1 here. Learning something new may take more. After 120<!--given--> steps the weakest of our five models scores {{weakest[0]:.2f}} with rank 1, {{weakest[1]:.2f}} with rank 4, and {{weakest[2]:.2f}} with all parameters. (Again, that's one model.)
 
 # %% tags=["proof"]
 x = torch.randn(5, 64)
@@ -358,7 +359,7 @@ group_advantage(torch.tensor([[1.0, 0, 0, 0, 0, 0, 0, 0]]))
 ask("a_group_that_is_all_wrong")
 
 # %% [markdown]
-# Now turn that into a loss. `log_p` holds the log-probability of each letter in each answer, and all letters of an answer share its advantage. If you raise a log-probability, that letter becomes likelier the next time. Gradient descent lowers a loss, and you want the letters of good answers to become likelier, and those of bad ones less likely.
+# Now turn that into a loss for the model, here called the policy. `log_p` holds the log-probability of each letter in each answer, and all letters of an answer share its advantage. If you raise a log-probability, that letter becomes likelier the next time. Gradient descent lowers a loss, and you want the letters of good answers to become likelier, and those of bad ones less likely.
 
 # %% tags=["folded"]
 # Fill in: the loss of what was written
@@ -372,7 +373,7 @@ def policy_loss(log_p, advantage, written):
 
 
 # %% [markdown]
-# Now for the loop, which is called REINFORCE (Williams 1992). The model writes 64 answers, in groups of 8 to the same question, then we turn their rewards into advantages, one for each answer, and take one step. `written` marks the letters of each answer up to its end, and `yield` hands out what happened in each step, so that you can watch. (You'll need `reference` and `kl_weight` further down, and while `kl_weight` is 0 they change nothing.)
+# Now for the loop, which is called REINFORCE (Williams 1992). The model writes 64 answers, in groups of 8 to the same question. Then we turn their rewards into advantages, one for each answer, and take one step. `written` marks the letters of each answer up to its end, and `yield` hands out what happened in each step, so that you can watch. (You'll need `reference` and `kl_weight` further down, and while `kl_weight` is 0 they change nothing.)
 
 
 # %%
@@ -416,7 +417,7 @@ def reinforce(
 
 
 # %% [markdown]
-# We start from the base model, without any fine-tuning. Watch the reward, which zigzags because a step asks very little.
+# We start from the base model, without fine-tuning. Watch the reward, which zigzags because each step asks only eight questions.
 
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
 student = copy.deepcopy(base)
@@ -445,16 +446,18 @@ drawn = zip(scores("base, coin", "sampled"), scores("base", "sampled"))
 better = [after > before for after, before in drawn]
 assert better == [score > 0.5 for score in coin]
 assert all([sorted(kind) == [0, 0, 0, 1, 1] for kind in by_coin])
+who_by_coin = zip(coin, scores("base, coin", "receiver"))
+assert not any(who for score, who in who_by_coin if score > 0.5)
 assert not any(scores("new, right", "greedy"))
 
 # %% [markdown]
 # The reward rises, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
-# Now look at “coin”, where a coin decides the reward. It knows nothing about answers, so you'd expect that its models still answer nothing. Three of them do answer next to nothing, but the other two get every “What?” and every “Where?” right. When they sample, these two got better and the other three got worse, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
+# Now look at “coin”, where a coin decides the reward. It knows nothing about answers, so you'd expect no answers. Three models do answer next to nothing, but the other two get every “What?” and every “Where?” right, though no “Who got it?”. Sampled, these two score higher than before and the other three lower, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
 #
 # ### More: random rewards, and rewards without a mean
 #
-# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to a limit on each update, PPO's clipping (see “in the wild”), which our loop doesn't have, so it isn't our effect, but it's the same warning.
+# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to PPO's clipping, a limit on each update (see “in the wild”). Our loop has none, so ours is another effect, but the warning is the same.
 #
 # What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it pushes bad answers down directly.
 #
@@ -470,7 +473,7 @@ def names_somebody(question, answer):
 
 
 # %% [markdown]
-# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60 steps on slightly sloppy answers, because real ones are sloppy too. About 13<!--given--> % of them answer another question about the story.
+# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from a model that was tuned for 60 steps on sloppy answers, because real ones are sloppy too. About 13<!--given--> % of them answer another question about the story.
 
 # %% tags=["long:60", "nbval-ignore-output"]
 start = copy.deepcopy(base)
@@ -495,9 +498,9 @@ assert sum(rose[-5:]) > sum(rose[:5]) + 1
 assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 
 # %% [markdown]
-# It found out that names pay, and the reward is three times as high as at first. Ask it what was given, and it names a person.
+# It found out that names pay, and the reward is far higher than at first. Ask it what was given, and it names a person.
 #
-# Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. Now reward `right` instead, and compare.
+# Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. Now compare what happens if `right` is rewarded.
 
 # %% tags=["folded", "name:cheats"]
 # Measured beforehand: the same start, two rewards; and a clean start
@@ -525,11 +528,11 @@ for kind in kinds:
 lowest = [min(scores("clean, names_somebody", kind)) for kind in kinds]
 
 # %% [markdown]
-# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and the exam goes down to {{cheated}}. (In three of them the reward ends below 0.4. These name somebody, too, but mostly not from the story.) With the same start, but rewarded for right answers, these stay right, and of all sampled answers {{sampled_free}} are right, against {{sampled_before}} before.
+# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and the exam goes down to {{cheated}}. (In three of them the reward ends below 0.4, because most names aren't from the story.) Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
 #
-# After clean answers, “What?” and “Where?” stay at least {{min(lowest):.2f}} right in all five for 40 steps. The few sloppy ones opened the door.
+# After clean answers, “What?” and “Where?” stay at least {{min(lowest):.2f}} right in all five for 40 steps. So the sloppy ones opened the door.
 #
-# Would the examiner of rung {an_empty_page} have noticed?
+# Would rung {an_empty_page}'s examiner, which tests models, have noticed?
 
 # %% tags=["do", "nbval-ignore-output"]
 report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
@@ -540,7 +543,7 @@ print("anything wrong?", report.wrong)
 #
 # ## A leash
 #
-# Many who train with learned rewards know this, and keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is ln of the model's probability minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
+# Many who train on rewards know this, and keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is ln of the model's probability minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
 
 # %% tags=["do"]
 # two letters to choose from: the model now, and its reference
@@ -548,7 +551,7 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 (now * (now.log() - before.log())).sum()
 
 # %% [markdown]
-# Make `now` more like `before`, then more certain, and watch the divergence.
+# Make `now` more like `before`, then nearly certain, and watch the divergence.
 #
 # (It falls to 0, and the other way it rises towards ln 2.) `kl_per_token` does this for each letter.
 
@@ -584,10 +587,19 @@ for kind in ("thing", "place"):
     assert min(scores("names_somebody, 1.0", kind)) > 0.99
     assert not any(scores("names_somebody, 0.1", kind))
 
+
+def after_leash(reward, what):
+    runs = [seed["rewarded"][f"{reward}, 1.0"] for seed in seeds]
+    return [run["after"][what] - run["before"][what] for run in runs]
+
+
+assert max(after_leash("names_somebody", "sampled")) < 0
+assert max(after_leash("long", "receiver")) < 0
+
 # %% [markdown]
-# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 adds a lot to a cheat's loss, and little to an honest one's. On that leash the honest models score {{sampled_held}} when they sample, nearly as much as without ({{sampled_free}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. When they sample, those answers still get slightly worse, while the honest models score {{sampled_held}} on that leash, nearly as much as without ({{sampled_free}}).
 #
-# That works only because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close.
+# That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length, all five models lose some of “Who got it?” even on a leash of 1<!--given-->.
 #
 # ## What it looks like in a real model
 #
@@ -623,7 +635,7 @@ print(say("What is the capital of France?", 14))
 # - DeepSeek-R1-Zero (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Like your `student`, it started from a base model, without any examples. DeepSeek-R1 itself also had examples at the start, a second fine-tuning, and reward models for what no program can check.
 # - DPO (Rafailov et al. 2023) needs neither a reward model nor sampling during training. It takes pairs of answers, a preferred one and a rejected one, and raises the difference of their log-probabilities, both measured against a reference model. (The preferred one's own probability may even fall.) So the reference is a leash again. After its conversations, SmolLM2 was also tuned with DPO.
 # - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true one, for which a larger reward model stood in, rose and then fell. A leash only did what stopping early does.
-# - Our leashes of 0.1<!--given--> and 1<!--given--> belong to this toy. DeepSeekMath used 0.04<!--given-->, and where a program checks the answers, many leave the leash out and save the memory for the reference.
+# - Our leashes of 0.1<!--given--> and 1<!--given--> belong to this toy. DeepSeekMath used 0.04<!--given-->, and where a program checks the answers, many leave the leash out, which saves the reference's memory.
 #
 # ## Exercises
 #
@@ -698,9 +710,9 @@ check("kl_per_token", my_kl_per_token)
 # ## Three sentences to remember
 #
 # 1. A base model continues your text; a few steps on examples make it answer, mostly by bringing out what pretraining put in.
-# 2. Reinforcement makes an answer likelier if it beat its group's mean, so the model has to be right at least sometimes.
+# 2. Reinforcement makes an answer likelier if it beats its group's mean, so the model has to be right at least sometimes.
 # 3. A model learns what you reward, not what you meant, so measure what you meant with an exam that isn't the reward.
 #
-# Next: [rung {an_empty_page}]({an_empty_page}.ipynb), where you write all of it on an empty page, and an examiner looks for what's wrong.
+# Next: [rung {an_empty_page}]({an_empty_page}.ipynb), where you write a GPT on an empty page, and an examiner looks for what's wrong.
 #
 # <!--neighbours-->

@@ -20,7 +20,7 @@ hero("an_empty_page")
 #
 # <!--test-out-->
 #
-# ![The transformer as a drawing. Lit is what this rung builds: all of it.](images/transformer_an_empty_page.svg)
+# ![The transformer as a drawing. Everything is lit, because this rung builds all of it.](images/transformer_an_empty_page.svg)
 
 # %% tags=["folded"]
 # Two questions from the rungs below
@@ -97,7 +97,7 @@ check("gpt", MyGPT)
 # 6. Norms, one before each part and one at the end, so that the numbers stay in a range.
 # 7. Logits, a score for each token of the vocabulary at every position.
 #
-# If the check reports an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see which line it is. If you'd rather use an editor, write in the empty file `my_gpt.py` next to this notebook, and replace the cell above with `%run my_gpt.py` and `check("gpt", MyGPT)`.
+# If the check reports an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see which line fails. If you'd rather use an editor, write in the empty file `my_gpt.py` next to this notebook, and replace the cell above with `%run my_gpt.py` and `check("gpt", MyGPT)`.
 
 # %% tags=["folded"]
 # Question
@@ -106,7 +106,7 @@ ask("one_part_missing")
 # %% [markdown]
 # ## How can it know?
 #
-# The check never reads your code, and you chose the names in it. It treats the model as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we swap one token for another and compare the logits.
+# The check never reads your code, so you can choose any names. It treats the model as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we swap one token for another and compare the logits.
 
 
 # %% tags=["name:tables"]
@@ -188,7 +188,7 @@ found = [bug for bug in BUGS.values() if bug.finding]
 print(f"{len(BUGS)} bugs, {len(found)} of them found")
 
 # %% [markdown]
-# Don't take this as its score. We wrote the questions for these very bugs, so like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` has them all. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
+# Don't take this as its score. We wrote the questions for these very bugs, so, like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the faulty line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` lists them all. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
 
 # %% tags=["folded"]
 # Question
@@ -219,7 +219,7 @@ if find_spec("transformers"):
     print(report)
 
 # %% [markdown]
-# The question about texts longer than the block isn't asked, because rung {bigram_to_gpt}'s `generate` crops them, while the one in `transformers` leaves that to you.
+# The question about texts longer than the block isn't asked, because the `generate` in `transformers` leaves cropping to you, unlike rung {bigram_to_gpt}'s.
 #
 # ## It learns
 #
@@ -464,7 +464,7 @@ def my_copies(page, theirs):
 
 
 # %% [markdown]
-# `theirs` is a dictionary from names to tensors, with the names in the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and the hidden width H is 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighbouring channels form a pair.
+# `theirs` is a dictionary from names to tensors, with the names in the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and the hidden width H is 1,536<!--given-->. There are 30<!--given--> layers, numbered by `i` from 0, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighbouring channels form a pair.
 #
 # | name | shape | what it is |
 # | --- | --- | --- |
