@@ -153,6 +153,7 @@ BAD = {
     "os._exit": (of("import os", "os._exit(0)"), "ended the Python that it ran in"),
     "an endless loop": (of("while True: pass"), "still running after 10 seconds"),
     "a gigabyte": (of("y = [0] * 2**28", "return x"), "not yet"),
+    "all memory": (of("a = []", "while True: a.append(bytearray(10**5))"), "more memory than the page has"),
     "a recursion": (of("return mine(x)"), "not yet"),
     "the module of the reference": (
         of("from attention_course.rungs.bag_of_words import exercises"),
@@ -191,7 +192,7 @@ BAD = {
     "no check": ("mine = 5\n", 'check("causal_mean_loop", my_causal_mean)'),
 }
 BREAKS = {  # the Python that it runs in
-    *("os._exit", "an endless loop", "a gigabyte", "a recursion", "a closed file"),
+    *("os._exit", "an endless loop", "a gigabyte", "all memory", "a recursion", "a closed file"),
     "lines as the judge tells them",
 }
 
@@ -330,6 +331,56 @@ def test_the_editor_indents_and_lets_the_keyboard_leave(judge, visit):
     assert "NotImplementedError" in kept.input_value()
 
 
+def test_two_tabs_show_what_was_written_last_in_either(judge, visit):
+    rung, practice = visit("01_bag_of_words/"), visit("practice/")
+    task = practice.locator("[data-task=causal_mean_loop]")
+    task.locator("summary").first.click()
+    one, other = cell_of(rung, "causal_mean_loop").get_by_role("textbox"), task.get_by_role("textbox")
+    stub = one.input_value()
+    other.fill("# solved in the other tab")
+    expect(one).to_have_value("# solved in the other tab")
+    one.press("End")
+    one.press_sequentially("!")
+    for editor in (one, other):
+        expect(editor).to_have_value("# solved in the other tab!")
+    cell_of(rung, "causal_mean_loop").get_by_role("button", name="Reset").click()
+    expect(other).to_have_value(stub)
+    solved = "localStorage.setItem('attention-try causal_mean_loop', '[\"1\", \"passed\"]')"
+    rung.evaluate(solved)
+    expect(practice.locator("#solved")).to_have_text(re.compile("^1 of"))
+    practice.evaluate(f"localStorage.removeItem('attention-try causal_mean_loop'); {solved}")
+    expect(cell_of(rung, "causal_mean_loop").locator(".mark")).to_have_text("✓ solved")
+
+
+def test_a_page_that_comes_back_shows_what_was_written_since(judge, visit):
+    """Left by a link and come back to: a browser may have kept it as it was, and tells it by `pageshow`."""
+    page = visit("01_bag_of_words/")
+    page.evaluate("""() => {
+        localStorage.setItem("attention-answer causal_mean_loop", '["# written since"]');
+        dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+    }""")
+    expect(cell_of(page, "causal_mean_loop").get_by_role("textbox")).to_have_value("# written since")
+
+
+def test_nothing_is_forgotten_before_the_reader_agrees(judge, visit):
+    page, said = visit("01_bag_of_words/"), []
+    editor = cell_of(page, "causal_mean_loop").get_by_role("textbox")
+    stub, question = editor.input_value(), page.locator("[data-question=mean_at_one]")
+    editor.fill("# an hour of work")
+    question.get_by_role("button", name="Skip").click()
+    page.once("dialog", lambda asked: (said.append(asked.message), asked.dismiss()))
+    page.get_by_role("button", name="Forget my answers").press("Enter")
+    assert "answers" in said[0]
+    assert "code" in said[0]
+    page.reload()
+    expect(editor).to_have_value("# an hour of work")
+    expect(question.get_by_role("status")).to_be_visible()
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="Forget my answers").press("Enter")
+    expect(editor).to_have_value(stub)
+    expect(question.get_by_role("status")).not_to_be_visible()
+
+
 def test_practice_counts_and_writes_and_reads_the_file_of_the_notebooks(judge, visit, tmp_path):
     page = visit("practice/")
     expect(page.locator("#solved")).to_have_text(re.compile(r"^0 of \d+ solved"))
@@ -343,6 +394,7 @@ def test_practice_counts_and_writes_and_reads_the_file_of_the_notebooks(judge, v
     record = read(tmp_path / "progress.json")
     tried = record.exercises["shift_matrix"]
     assert (tried.tries, tried.passed, len(tried.mistakes)) == (2, True, 1)
+    page.once("dialog", lambda asked: asked.accept())
     page.get_by_role("button", name="Forget my answers").click()
     expect(page.locator("#solved")).to_have_text(re.compile(r"^0 of"))
     page.locator("#import").set_input_files(tmp_path / "progress.json")

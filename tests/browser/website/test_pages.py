@@ -4,10 +4,11 @@ No test here uses `wait_for_function`: it calls `eval`, which the policy of the 
 """
 
 import re
+from functools import partial
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from attention_course.ladder import RUNGS
 from attention_course.questions import BACK, QUESTIONS
@@ -73,6 +74,11 @@ WRONG, RIGHT = (
 )
 
 
+def forget(page) -> None:
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="Forget my answers").click()
+
+
 def test_a_choice_explains_itself_in_place_of_the_others_until_it_is_forgotten(question):
     asked = question()
     others, status = asked.locator(".attention-choices button"), asked.get_by_role("status")
@@ -85,7 +91,7 @@ def test_a_choice_explains_itself_in_place_of_the_others_until_it_is_forgotten(q
         expect(question().get_by_role("status")).to_have_text(f"{verdict} {chosen['explanation']}")
         asked.get_by_role("button", name=BACK).click()
         expect(others.filter(visible=True)).to_have_count(4)
-    asked.page.get_by_role("button", name="Forget my answers").click()
+    forget(asked.page)
     expect(asked.page.locator(".attention-answered, .attention-right")).to_have_count(0)
     asked.get_by_role("button", name="Skip").click()
     for shown in (asked, question()):
@@ -115,7 +121,7 @@ def test_a_browser_that_keeps_nothing_asks_all_the_same(visit):
     expect(asked.get_by_role("status")).to_be_visible()
     asked.page.get_by_role("button", name="Dark").click()
     expect_dark(asked.page)
-    asked.page.get_by_role("button", name="Forget my answers").click()
+    forget(asked.page)
     asked.get_by_role("status").wait_for(state="hidden")
 
 
@@ -136,7 +142,7 @@ def test_what_another_page_of_the_server_has_kept_is_not_trusted(visit, kept):
         expect(question.get_by_role("status")).to_be_visible()
     search(page, "rotary").first.wait_for()
     page.get_by_role("button", name="Close").click()
-    page.get_by_role("button", name="Forget my answers").click()
+    forget(page)
     assert not visit("01_bag_of_words/", dark=True).locator(".attention-answered").count()
 
 
@@ -184,7 +190,7 @@ def test_the_front_page_leads_back_to_the_last_rung(visit):
     page.get_by_role("link", name="Go on with rung 3 masked softmax").click()
     assert "/03_masked_softmax/" in page.url
     front = visit("")
-    front.get_by_role("button", name="Forget my answers").click()
+    forget(front)
     front.get_by_role("link", name="Start with rung 1").wait_for()
 
 
@@ -222,6 +228,69 @@ def test_search_finds_a_rung_and_its_heading(visit, worker):
     link = next(link for link in results.all() if "09_a_real_model/" in link.get_attribute("href"))
     link.click()
     page.wait_for_url("**/attention/09_a_real_model/**")
+
+
+MISSED = "localStorage.setItem('attention-review question mean_at_one', '[\"2020-01-01\", \"1\"]')"
+PLACES = {  # the page, the files that do not come, and where it says so
+    "This fill": ("01_bag_of_words/", "fills/*", "[data-fill=mean_of_the_past]"),
+    "These questions": ("02_tril_matmul/", "again/questions/*", "[data-warm-up]"),
+    "Your review": ("review/", "again/minutes.json", "#things"),
+    "This question": ("review/", "again/questions/*", "#things"),
+}
+
+
+@pytest.fixture
+def without(chromium, address):
+    """A page to which some files do not come; at the end, it has raised no error, but for Pagefind's own."""
+    page, wrong = chromium.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.add_init_script(MISSED)
+
+    def opened(path, files, status=None):
+        refuse = partial(Route.fulfill, status=status) if status else Route.abort
+        page.route(address + files, lambda route: refuse(route))
+        page.goto(address + path)
+        return page
+
+    yield opened
+    page.close()
+    assert [error for error in wrong if "Pagefind" not in error] == []
+
+
+@pytest.mark.parametrize("status", [None, 503], ids=["without a network", "refused"])
+@pytest.mark.parametrize("what", PLACES)
+def test_what_does_not_come_is_told_and_asked_for_again(without, what, status):
+    path, files, selector = PLACES[what]
+    page = without(path, files, status)
+    place = page.locator(selector)
+    place.evaluate("(place) => place.scrollIntoView()")
+    alert = place.get_by_role("alert")
+    for _ in range(2):
+        expect(alert).to_contain_text(f"{what} could not be loaded: {status or ''}")
+        alert.get_by_role("button").press("Enter")
+    expect(alert.get_by_role("button")).to_be_focused()
+    page.unroute_all()
+    alert.get_by_role("button").press("Enter")
+    expect(alert).to_have_count(0)
+    expect(place.get_by_role("button")).not_to_have_count(0)
+
+
+@pytest.mark.parametrize("file", ["pagefind.js*", "pagefind-entry.json*"])
+def test_a_search_without_its_files_says_so_and_tries_again(without, file):
+    page = without("01_bag_of_words/", f"pagefind/{file}")
+    results, alert = search(page, "rotary"), page.locator("#search").get_by_role("alert")
+    expect(alert).to_contain_text("The search could not be loaded: ")
+    assert results.count() == 0
+    page.unroute_all()
+    alert.get_by_role("button").press("Enter")
+    results.first.wait_for()
+    expect(alert).to_have_count(0)
+
+
+def test_the_front_page_needs_no_review(without):
+    page = without("", "again/minutes.json")
+    page.wait_for_load_state("networkidle")
+    expect(page.locator(".doors")).to_contain_text("Review")
 
 
 def test_on_a_phone_the_ladder_is_behind_a_button(visit):

@@ -144,6 +144,13 @@ def test_an_exercise_is_done_again_from_the_beginning(visit, site):
     editor = page.get_by_role("textbox")
     expect(editor).to_have_value(re.compile("raise NotImplementedError"))
     assert page.get_by_role("button", name="Check").is_visible()
+    editor.fill("written in the review")
+    page.get_by_role("button", name="Reset").click()
+    expect(editor).to_have_value(re.compile("raise NotImplementedError"))
+    editor.fill("and again")
+    rung = visit("practice/").locator("[data-task=windowed_mean]")
+    rung.locator("summary").first.click()
+    expect(rung.get_by_role("textbox")).to_have_value("solved")
 
 
 def test_dates_go_into_the_file_and_come_from_it_and_what_is_unknown_stays(visit, tmp_path):

@@ -80,7 +80,7 @@ function stay() {
     .catch(() => {}); // where there is none, the browser's own cache has to do
 }
 
-const ENDED = "Your code ended the Python that it ran in. Remove the call that does so: an answer returns its result, and its caller continues. Or it went too deep: does your function call itself without an end?";
+const ENDED = "Your code ended the Python that it ran in. Remove the call that does so: an answer returns its result, and its caller continues. Or it went too deep: does your function call itself without an end? Or it took more memory than the page has: does something in it grow without an end?";
 const late = (seconds, given) => `Your code was still running after ${seconds} seconds${given ? `, for ${given.replaceAll("`", "")}` : ""}. It was ended. Which loop does not end, and what should end it?`;
 
 // While the reader types, the worker prepares what the checks to come compare with. A reader who has checked something
@@ -184,17 +184,20 @@ function compared(source, reference) {
   return element("details", {}, element("summary", { textContent: "Your answer (−) and ours (+)" }), element("pre", { className: "code difference" }, ...lines));
 }
 
-// An exercise
+// An exercise. What is written is kept at once, so what is kept and not shown comes from another tab, or from a page that
+// was left and comes back: it is shown before anybody writes on.
+
+for (const event of ["storage", "pageshow"]) addEventListener(event, () => document.dispatchEvent(new Event("kept")));
 
 const every = []; // of this page, in order: the name, and the seed of its inputs
 const drawn = () => Math.floor(Math.random() * 2 ** 31);
 
 export function enliven(exercise) {
-  const again = exercise.closest("[data-again]"); // it begins empty
+  const again = exercise.closest("[data-again]"); // it begins empty, and what was written in the rung stays
   const { exercise: name, given, function: called } = exercise.dataset;
   const code = exercise.closest(".cell").querySelector("pre.code");
   const stub = code.textContent.trimEnd();
-  const editor = element("textarea", { className: "editor", value: (again ? null : recall(ANSWER + name)[0]) ?? stub, spellcheck: false, autocapitalize: "off", autocomplete: "off", wrap: "off" });
+  const editor = element("textarea", { className: "editor", spellcheck: false, autocapitalize: "off", autocomplete: "off", wrap: "off" });
   editor.setAttribute("aria-label", `Your answer to ${name}. Tab indents; Escape, then Tab, leaves the field.`);
   const button = element("button", { type: "button", textContent: "Check", className: "check" });
   const reset = element("button", { type: "button", textContent: "Reset" });
@@ -211,7 +214,16 @@ export function enliven(exercise) {
   every.push(own);
 
   const fit = () => (editor.rows = Math.max(4, editor.value.split("\n").length + 1));
-  const tell = () => (mark.textContent = tried(name).passed && !again ? "✓ solved" : "");
+  const write = (text) => {
+    if (text === editor.value) return;
+    editor.value = text;
+    fit();
+  };
+  const tell = () => {
+    if (again) return;
+    mark.textContent = tried(name).passed ? "✓ solved" : "";
+    write(recall(ANSWER + name)[0] ?? stub);
+  };
   const shown = (kind, value) => {
     if (kind === "come") {
       bar.value = value;
@@ -244,25 +256,24 @@ export function enliven(exercise) {
     }
     if (verdict.passed) prepare(next(), own);
     else prepare(own, next());
-    document.dispatchEvent(new Event("judged"));
+    document.dispatchEvent(new Event("kept"));
   };
 
   editor.addEventListener("focus", () => prepare(own, next()));
   editor.addEventListener("keydown", (event) => press(event, judged));
   editor.addEventListener("input", () => {
-    keep(ANSWER + name, [editor.value]);
+    if (!again) keep(ANSWER + name, [editor.value]);
     fit();
   });
-  document.addEventListener("judged", tell);
+  document.addEventListener("kept", tell);
   button.addEventListener("click", judged);
   reset.addEventListener("click", () => {
-    editor.value = stub;
-    keep(ANSWER + name, []);
+    if (!again) keep(ANSWER + name, []);
+    write(stub);
     result.replaceChildren();
     printed.hidden = true;
-    fit();
   });
-  fit();
+  write(stub);
   tell();
   code.replaceWith(editor);
   exercise.querySelector(".solve").replaceChildren(button, reset, mark);
@@ -283,13 +294,13 @@ function count() {
 
 if (practice) {
   count();
-  document.addEventListener("judged", count);
+  document.addEventListener("kept", count);
   document.querySelector("#export").addEventListener("click", save);
   document.querySelector("#import").addEventListener("change", async ({ target }) => {
     const [file] = target.files;
     if (!file) return;
     document.querySelector("#taken").textContent = await taken(file);
     target.value = ""; // the same file may be chosen again
-    document.dispatchEvent(new Event("judged"));
+    document.dispatchEvent(new Event("kept"));
   });
 }

@@ -15,6 +15,30 @@ document.addEventListener("refused", () => (refused.hidden = false), { once: tru
 saveButton.addEventListener("click", save);
 closeButton.addEventListener("click", () => (refused.hidden = true));
 
+// Do what needs a file. Where it does not come this is said in its place, with a button that tries again.
+
+export async function attempt(place, what, load) {
+  try {
+    await load();
+  } catch (error) {
+    const note = Object.assign(document.createElement("p"), { className: "absent", role: "alert", textContent: `${what} could not be loaded: ${error.message}. ` });
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Try again" });
+    button.addEventListener("click", async () => {
+      note.remove();
+      await attempt(place, what, load);
+      place.querySelector("button")?.focus();
+    });
+    note.append(button);
+    place.replaceChildren(note);
+  }
+}
+
+async function fetched(path) {
+  const answer = await fetch(root + path);
+  if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
+  return answer.json();
+}
+
 // Questions. A choice takes the place of the others, with its explanation; what was chosen is kept, by its text.
 
 const KEPT = "attention-question "; // a text that is kept counts only if the page has it, too
@@ -64,11 +88,12 @@ function ask(question) {
     if (choice) show(choice, choice === right ? question.dataset.isRight : question.dataset.isWrong);
     else if (text === skip) show(right, question.dataset.isShown);
   };
-  let first = again || !recall(key).length;
+  let first = true;
   const answer = (text) => {
+    first &&= again || !recall(key).length; // it may have been answered in another tab
     if (first) move(`question ${question.dataset.question}`, text === right.value);
+    if (first && !again) keep(FIRST + question.dataset.question, [text === right.value ? "right" : "wrong"]);
     first = false;
-    if (!again && !recall(key).length) keep(FIRST + question.dataset.question, [text === right.value ? "right" : "wrong"]);
     if (!again) keep(key, [...recall(key).filter((each) => each !== text), text]);
     showText(text);
     corner.focus();
@@ -93,18 +118,16 @@ all(".attention-question").forEach(ask);
 
 const anyOf = (things) => things[Math.floor(Math.random() * things.length)];
 
-// Fetch what is shown again, one of its variants; null if it is not to be had.
+// Fetch what is shown again, one of its variants.
 export async function fetchAgain(kind, name) {
-  const answer = await fetch(`${root}again/${kind}s/${name}.json`).catch(() => null);
-  if (!answer?.ok) return null;
   const place = document.createElement("template");
-  place.innerHTML = anyOf(await answer.json());
+  place.innerHTML = anyOf(await fetched(`again/${kind}s/${name}.json`));
   return place.content.firstElementChild;
 }
 
 export async function askAgain(name) {
   const question = await fetchAgain("question", name);
-  if (question) ask(question);
+  ask(question);
   return question;
 }
 
@@ -112,7 +135,7 @@ export async function askAgain(name) {
 export async function reviewed() {
   const items = scheduled();
   if (!items.length) return { items, due: [], minutes: {} };
-  const minutes = await (await fetch(`${root}again/minutes.json`)).json();
+  const minutes = await fetched("again/minutes.json");
   const known = items.filter(([item]) => Object.hasOwn(minutes, item));
   return { items: known, due: known.map(([item]) => item).filter(isDue), minutes };
 }
@@ -121,8 +144,7 @@ async function warmUp(place) {
   const names = place.dataset.warmUp.split(" ");
   const first = anyOf(names);
   const drawn = [first, anyOf(names.filter((name) => name !== first))];
-  const questions = await Promise.all(drawn.map(askAgain));
-  place.replaceChildren(...questions.filter(Boolean));
+  place.replaceChildren(...(await Promise.all(drawn.map(askAgain))));
 }
 
 // Fills. Each comes when the reader is near it; the levels that are solved are kept.
@@ -137,8 +159,7 @@ export async function showFill(place, again = false) {
     keep(key, [...new Set([...recall(key), ...levels])]);
     move(`fill ${name}`, true);
   };
-  const answer = await fetch(`${root}fills/${name}.json`);
-  fill.mount(place, await answer.json(), again ? [] : recall(key), solved, () => move(`fill ${name}`, false));
+  fill.mount(place, await fetched(`fills/${name}.json`), again ? [] : recall(key), solved, () => move(`fill ${name}`, false));
   all(".attention-value", place).forEach((box) => watch.observe(box));
 }
 
@@ -147,8 +168,8 @@ const near = new IntersectionObserver(
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
       near.unobserve(target);
-      if ("fill" in target.dataset) showFill(target);
-      else warmUp(target);
+      if ("fill" in target.dataset) attempt(target, "This fill", () => showFill(target));
+      else attempt(target, "These questions", () => warmUp(target));
     }
   },
   { rootMargin: "1000px" },
@@ -169,11 +190,15 @@ if (last) Object.assign(document.querySelector(".door"), { href: last.href, text
 for (const link of all("[data-hardest]")) link.querySelector(".mark").textContent = recall(TRY + link.dataset.hardest)[1] === "passed" ? "✓ done" : "";
 const door = document.querySelector(".doors [href='review/']");
 if (door)
-  reviewed().then(({ due }) => {
-    if (due.length) door.textContent = `Review: ${due.length} due`;
-  });
+  reviewed().then(
+    ({ due }) => {
+      if (due.length) door.textContent = `Review: ${due.length} due`;
+    },
+    () => {}, // the page that it leads to says what did not come
+  );
 
-document.querySelector("#forget").addEventListener("click", () => {
+document.querySelector("#forget").addEventListener("click", ({ target }) => {
+  if (!confirm(target.dataset.asks)) return;
   try {
     for (const key of Object.keys(localStorage)) if ([KEPT, FIRST, FILLED, LAST, REVIEW, ANSWER, TRY, OTHERS].some((start) => key.startsWith(start))) localStorage.removeItem(key);
   } catch {}
@@ -205,8 +230,10 @@ function listed({ url, title, excerpt }) {
   return item;
 }
 
-words.addEventListener("input", async () => {
-  const pagefind = await import(new URL(`${root}pagefind/pagefind.js`, location));
+let edition = ""; // of Pagefind, which remembers for good what it could not load: another try takes a new one
+
+async function find() {
+  const pagefind = await import(new URL(`${root}pagefind/pagefind.js${edition}`, location));
   const found = await pagefind.debouncedSearch(words.value, {}, 150);
   if (!found) return; // more was typed
   const pages = await Promise.all(found.results.slice(0, 6).map((result) => result.data()));
@@ -215,7 +242,16 @@ words.addEventListener("input", async () => {
   );
   results.replaceChildren(...places.map(listed));
   status.textContent = words.value && (places.length ? `${found.results.length} pages` : "Nothing found.");
-});
+}
+
+words.addEventListener("input", () =>
+  attempt(status, "The search", () =>
+    find().catch((error) => {
+      edition = `?${Date.now()}`;
+      throw error;
+    }),
+  ),
+);
 
 // The list of headings marks the one that is being read.
 

@@ -1,6 +1,6 @@
 // The page that brings back what was missed: what is due, the oldest first, about five minutes of it.
 
-import { askAgain, fetchAgain, reviewed, showFill } from "./page.js";
+import { askAgain, attempt, fetchAgain, reviewed, showFill } from "./page.js";
 import { counted } from "./progress.js";
 
 const TIME = 5;
@@ -20,24 +20,27 @@ function portion(due, minutes) {
   return [chosen, taken];
 }
 
-async function shown(item) {
-  const [kind, name] = item.split(" ");
+async function shown(kind, name) {
   if (kind === "question") return askAgain(name);
   const made = await fetchAgain(kind, name);
-  if (made && kind === "fill") await showFill(made.querySelector("[data-fill]"), true);
+  if (kind === "fill") await showFill(made.querySelector("[data-fill]"), true);
+  const exercise = made.querySelector(".exercise[data-given]");
+  if (exercise) (await import("./judge.js")).enliven(exercise);
   return made;
+}
+
+// Show an item in a place of its own, or say there that it did not come.
+async function add(item) {
+  const [kind, name] = item.split(" ");
+  const own = place.appendChild(document.createElement("div"));
+  await attempt(own, `This ${kind}`, async () => own.replaceChildren(await shown(kind, name)));
 }
 
 async function begin() {
   const { items, due, minutes } = await reviewed();
   const [chosen, taken] = portion(due, minutes);
-  const things = await Promise.all(chosen.map(shown));
-  place.replaceChildren(...things.filter(Boolean));
-  const exercises = place.querySelectorAll(".exercise[data-given]");
-  if (exercises.length) {
-    const { enliven } = await import("./judge.js");
-    exercises.forEach(enliven);
-  }
+  place.replaceChildren();
+  await Promise.all(chosen.map(add));
   const left = due.length - chosen.length;
   more.hidden = !left;
   more.textContent = `Go on with ${left} more`;
@@ -49,8 +52,9 @@ async function begin() {
   } else status.textContent = "Nothing to review. What you miss in a rung comes back here after 1, 7 and 30 days.";
 }
 
+const open = () => attempt(place, "Your review", begin);
 more.addEventListener("click", () => {
   scrollTo(0, 0);
-  begin();
+  open();
 });
-begin();
+open();
