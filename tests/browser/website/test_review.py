@@ -110,6 +110,13 @@ def test_a_question_comes_back_with_other_numbers(visit):
     expect(question.get_by_role("status")).to_contain_text("Right. ")
 
 
+def test_only_the_first_answer_counts_whichever_tab_it_is_given_in(visit):
+    one, other = (visit("01_bag_of_words/").locator("[data-question=mean_at_one]") for _ in range(2))
+    choose(other, True)
+    choose(one, False)
+    expect(visit("review/").locator("#due")).to_contain_text("What you miss in a rung comes back here")
+
+
 @pytest.mark.parametrize("rung", [RUNGS[1], RUNGS[12]], ids=lambda rung: rung.stem)
 def test_a_rung_begins_with_two_questions_from_below(visit, rung):
     page = visit(f"{rung.name}/", width=360)
