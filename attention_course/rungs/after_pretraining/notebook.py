@@ -417,7 +417,7 @@ def reinforce(
 
 
 # %% [markdown]
-# We start from the base model, without fine-tuning. Watch the reward, which zigzags because each step asks only eight questions.
+# We start from the base model, without fine-tuning. Watch the reward, which zigzags because each step asks so few questions.
 
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
 student = copy.deepcopy(base)
