@@ -44,6 +44,7 @@ def main() -> None:
         parser.error("FOLDER comes before JupyterLab's options; their values come after =, as in --port=8889")
 
     try:
+        from filelock import Timeout
         from jupyterlab.labapp import LabApp
 
         from attention_course.workspace import prepare, published
@@ -57,8 +58,13 @@ def main() -> None:
         parser.error(printable(f"FOLDER cannot be {given.folder}: {error}"))
     try:
         remarks = prepare(published(), folder)
-    except TimeoutError:
-        sys.exit(printable(f"Another start of the course is writing in {folder}. Wait until it ends."))
+    except Timeout as error:
+        sys.exit(
+            printable(
+                f"Another start of the course is writing in {folder}, or has left {error.lock_file} behind. "
+                "Wait until it ends; if there is none, delete that file."
+            )
+        )
     except OSError as error:
         why = f"{error.strerror}: {error.filename}"
         sys.exit(printable(f"The notebooks cannot be brought into {folder}: {why}. Name another folder."))

@@ -3,8 +3,8 @@
     attention-course certificate my_gpt.py --name "Ada"
     attention-course certificate --verify certificate.json
 
-The file holds the source of the model, the report, the progress, and the versions. Nothing in it is signed:
-the report is worth something because it can be had again, from the source beside it.
+The file holds the source of the model, what was asked of it, the report, the progress, and the versions.
+Nothing in it is signed: the report is worth something because it can be had again, from the source beside it.
 """
 
 import argparse
@@ -51,6 +51,10 @@ WARNING = (
 )
 NOBODY = "somebody without a name"
 KEPT = "so it is not written over. Name another file: --out FILE"
+OTHERWISE = (
+    "But this is not what the course asks for: "
+    f"{' and '.join(f'{size}={value}' for size, value in SIZES.items())}, with training."
+)
 NOT_VERIFIED = "The name, the date and the progress are as the file has them: they cannot be verified."
 
 
@@ -64,7 +68,8 @@ def arguments() -> argparse.ArgumentParser:
         "source in a certificate again, and say whether the report is the same.",
         epilog="MODEL.py is executed, alone in a folder of its own. Exit status: 0 if the certificate is "
         "written, or verified; 1 if something is wrong with the model, or the report is another one; 2 if "
-        "there is no such model or certificate.",
+        "there is no such model or certificate; 3 if it is verified, but with other sizes than the course's, "
+        "or without training; 130 if it was stopped, by Ctrl-C.",
     )
     parser.add_argument(
         "file", type=Path, metavar="MODEL.py", help="the model, in one file; or a certificate"
@@ -72,7 +77,7 @@ def arguments() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--verify", action="store_true", help="examine the source in a certificate again")
     what.add_argument(
-        "--show", action="store_true", help="print the source in a certificate, and execute nothing"
+        "--show", action="store_true", help="print what was asked, and the source, and execute nothing"
     )
     parser.add_argument("--yes", action="store_true", help="with --verify: execute the code without asking")
     parser.add_argument("--name", default="", help="your name, as it shall stand in the certificate")
@@ -142,6 +147,7 @@ def write(options: argparse.Namespace) -> int:
     """Examine a model, and write its certificate."""
     sizes = {size: getattr(options, size) for size in SIZES}
     check_claims(**sizes)
+    check_name(options.model)
     try:
         source = read_text(options.file)
     except ValueError as error:
@@ -165,7 +171,9 @@ def write(options: argparse.Namespace) -> int:
         "source": source,
     }
     write_at_once(options.out, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
-    print(printable(f"{report.headline}\nThe certificate is {options.out}", keep="\n"))
+    print(printable(f"{asked(content)}: {report.headline}\nThe certificate is {options.out}", keep="\n"))
+    if not as_the_course_asks(content):
+        print(OTHERWISE)
     print(f"Verify it: attention-course certificate --verify {printable(str(options.out))}")
     return 0
 
@@ -178,6 +186,23 @@ def check_out(file: Path, name: str) -> None:
         raise ValueError(f"{file} exists, and is no certificate, {KEPT}") from error
     if before != name:
         raise ValueError(f"{file} is the certificate of {before or NOBODY}, {KEPT}")
+
+
+def check_name(model: str) -> None:
+    """Raise ValueError if a model has no name that a page of Python can give it."""
+    if not model.isidentifier():
+        raise ValueError(f"{model!a} is no name of a class or a function, such as MyGPT")
+
+
+def asked(content: dict[str, Any]) -> str:
+    """Say what a certificate examines."""
+    sizes = ", ".join(f"{size}={content[size]}" for size in SIZES)
+    return f"{content['model']}({sizes}), {'with' if content['train'] else 'without'} training"
+
+
+def as_the_course_asks(content: dict[str, Any]) -> bool:
+    """Return whether a certificate examines what the last rung does."""
+    return content["train"] and all(content[size] == value for size, value in SIZES.items())
 
 
 def versions() -> dict[str, str]:
@@ -197,6 +222,7 @@ def read(file: Path) -> dict[str, Any]:
         wrong = [name for name, kind in FIELDS.items() if type(content[name]) is not kind]
         if wrong or content["form"] != FORM:
             raise ValueError(f"look at {wrong[0] if wrong else 'form'}")
+        check_name(content["model"])
         verdicts(content["report"])
         content["source"].encode()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -221,6 +247,7 @@ def verify(file: Path, asks: bool) -> int:
     who = content["name"] or NOBODY
     lines = content["source"].count("\n") + 1
     print(printable(f"The certificate of {who}, {content['date']}: a model in {lines} lines of Python."))
+    print(printable(f"It examines {asked(content)}."))
     print(WARNING)
     if asks and not agreed():
         print("Nothing was executed.")
@@ -242,12 +269,14 @@ def verify(file: Path, asks: bool) -> int:
             if content["report"] == report
             else "Verified: the same verdicts. Other words or numbers of the report differ from the file's."
         )
+        if not as_the_course_asks(content):
+            print(OTHERWISE)
     else:
         print("Not verified: the file has another report than its source gets here.")
         if content["versions"] != versions():
             print(printable(f"Written with {listed(content['versions'])}; here is {listed(versions())}."))
     print(NOT_VERIFIED)
-    return int(not same)
+    return (0 if as_the_course_asks(content) else 3) if same else 1
 
 
 def listed(names: dict[str, Any]) -> str:
@@ -269,7 +298,8 @@ def main(argv: list[str] | None = None) -> None:
     options = arguments().parse_args(argv)
     try:
         if options.show:
-            print(printable(read(options.file)["source"], keep="\n\t"))
+            content = read(options.file)
+            print(f"# {printable(asked(content))}", printable(content["source"], keep="\n\t"), sep="\n")
             sys.exit(0)
         sys.exit(verify(options.file, not options.yes) if options.verify else write(options))
     except (OSError, ValueError) as error:

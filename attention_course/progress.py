@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from attention_course.files import MAX_BYTES, printable, read_text, told, write_at_once
 from attention_course.ladder import RUNGS, WAYS, Rung, read_table
@@ -141,7 +141,7 @@ def made(kind: Callable[..., Entry], given: dict[str, Any]) -> Entry:
 def path() -> Path | None:
     """Return `progress.json` in the current folder, or the file named by $ATTENTION_PROGRESS; "" is none."""
     name = os.environ.get("ATTENTION_PROGRESS", "progress.json")
-    return Path(name) if name else None
+    return Path(os.path.expanduser(name)) if name else None  # no shell has, where a notebook sets it
 
 
 def read(file: Path) -> Record:
@@ -195,6 +195,11 @@ def keep(change: Callable[[Record], None]) -> str:
             if len(content) > MAX_BYTES:  # it could not be read again
                 raise ValueError(f"{file} would be larger than {MAX_BYTES // 2**20} MB.")
             write_at_once(file, content)
+    except Timeout as error:  # held, or left behind where the system has no locks
+        return (
+            f"Your progress is not kept: another notebook is writing, or has left {error.lock_file} behind. "
+            "When no other notebook is open, you may delete that file."
+        )
     except (OSError, ValueError) as error:
         return f"Your progress is not kept: {told(error)}"
     return ""

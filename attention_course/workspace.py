@@ -140,7 +140,7 @@ def prepare(source: Path, folder: Path) -> list[str]:
 
     Raises:
         ValueError: there are no notebooks in `source`.
-        TimeoutError: another process is at it.
+        filelock.Timeout: another process is at it.
         OSError: `folder` cannot be written.
     """
     files = files_of(source)

@@ -11,6 +11,7 @@ from attention_course import certificate
 from attention_course.apart import Worker
 from attention_course.certificate import main, work
 from attention_course.examine import learning
+from attention_course.ladder import RUNGS
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -71,11 +72,36 @@ def test_a_certificate_holds_all_that_it_takes_to_have_the_report_again(written,
     assert content["source"] == (written.parent / "my_gpt.py").read_text()
     assert content["progress"][0].startswith("Rung 1: 1 of ")
     assert {"attention-course", "torch", "python"} == content["versions"].keys()
-    assert run("--verify", "--yes", "certificate.json") == 0
+    assert run("--verify", "--yes", "certificate.json") == 3
     told = capsys.readouterr().out
     assert "Verified: it is the same report, number for number." in told
     assert "Ada \\x1b[2J" in told
     assert ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked", "status"),
+    [
+        (SMALL[:-1], "MyGPT(vocab_size=13, block_size=12), with training", 0),
+        (SMALL, "MyGPT(vocab_size=13, block_size=12), without training", 3),
+        (["--vocab-size", "3", *SMALL[2:]], "MyGPT(vocab_size=3, block_size=12), without training", 3),
+    ],
+)
+def test_it_says_what_was_asked_and_whether_the_course_asks_more(
+    ran, monkeypatch, capsys, arguments, asked, status
+):
+    monkeypatch.setattr(certificate, "SIZES", {"vocab_size": 13, "block_size": 12})  # the course's: a minute
+    assert run("my_gpt.py", *arguments) == 0
+    assert run("--verify", "--yes", "certificate.json") == status
+    assert run("--show", "certificate.json") == 0
+    told = capsys.readouterr().out
+    assert told.count(asked) == 3
+    assert told.count("is not what the course asks for") == (2 if status else 0)
+
+
+def test_the_course_asks_what_the_last_rung_does():
+    notebook = (RUNGS[-1].folder / "notebook.py").read_text(encoding="utf-8")
+    assert f"V, block_size = {', '.join(map(str, certificate.SIZES.values()))}" in notebook
 
 
 @pytest.mark.parametrize("answer", ["n", "", None])
@@ -117,7 +143,7 @@ def test_of_a_report_with_invented_words_only_the_verdicts_are_verified(written,
     report = content["report"]
     (report if invented == "headline" else report["findings"][0])[invented] = "All is right."
     written.write_text(json.dumps(content))
-    assert run("--verify", "--yes", "certificate.json") == 0
+    assert run("--verify", "--yes", "certificate.json") == 3
     told = capsys.readouterr().out
     assert "Verified: the same verdicts." in told
     assert "number for number" not in told
@@ -191,6 +217,7 @@ def test_there_is_no_certificate_for_a_model_with_something_wrong(ran, capsys):
         (lambda content: content.pop("source"), "'source'"),
         (lambda content: content.update(form="another"), "look at form"),
         (lambda content: content.update(block_size="12"), "look at block_size"),
+        (lambda content: content.update(model="../../x:Y"), "'../../x:Y' is no name of a class"),
         (lambda content: content["report"].pop("findings"), "'findings'"),
         (lambda content: content["report"].update(findings=[1]), "damaged."),
         (lambda content: content.update(source="x = '\ud800'"), r"a text has '\ud800' in it"),
@@ -211,6 +238,7 @@ def test_what_is_no_certificate_gets_a_sentence(written, capsys, change, says):
     [
         (["missing.py"], "missing.py"),
         (["my_gpt.py", "--model", "Missing"], "The page has no model, class or function called 'Missing'"),
+        (["my_gpt.py", "--model", "../../x:Y"], "'../../x:Y' is no name of a class"),
         (["my_gpt.py", "--block-size", "0"], "block_size = 0"),
         (["--verify", "my_gpt.py"], "my_gpt.py is no certificate"),
         (["--verify", "missing.json"], "missing.json: No such file or directory."),

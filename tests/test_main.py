@@ -65,7 +65,10 @@ def test_a_file_in_the_way_another_start_and_a_damaged_ledger_get_a_sentence(com
     Path("busy").mkdir()
     with pytest.raises(SystemExit, match=r"cannot be brought into .*file: .+\. Name another folder"):
         command("file")
-    with FileLock(f"busy/{workspace.LEDGER}.lock"), pytest.raises(SystemExit, match="Wait until it ends"):
+    with (
+        FileLock(f"busy/{workspace.LEDGER}.lock"),
+        pytest.raises(SystemExit, match=f"{workspace.LEDGER}.lock behind"),
+    ):
         command("busy")
     (Path("busy") / workspace.LEDGER).write_text("{")
     command("busy", "--no-lab")

@@ -1,5 +1,6 @@
 """Progress is kept in a file that people may read, edit, damage and delete; a lesson goes on all the same."""
 
+import errno
 import json
 import os
 import re
@@ -195,6 +196,33 @@ def test_what_the_system_says_is_told_in_words(file):
     (file.parent / ".progress.json.lock").mkdir()
     assert ".progress.json.lock: Is a directory." in (told := keep_answer("which_dim", "0", right=True))
     assert "Errno" not in told
+
+
+def test_a_home_is_found_without_a_shell(file, monkeypatch):
+    monkeypatch.setenv("HOME", str(file.parent))
+    monkeypatch.setenv("USERPROFILE", str(file.parent))  # on Windows
+    monkeypatch.setenv("ATTENTION_PROGRESS", "~/x.json")
+    assert keep_answer("mean_at_one", "(3, 6)", right=True) == ""
+    assert (file.parent / "x.json").exists()
+
+
+@pytest.mark.filterwarnings("ignore:flock not supported")
+def test_a_lock_left_behind_is_named_where_the_system_has_no_locks(file, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    assert keep_answer("mean_at_one", "(3, 6)", right=True) == ""
+    lock = file.parent / ".progress.json.lock"
+    assert lock.exists()
+
+    def missing(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", missing)
+    told = keep_answer("which_dim", "0", right=True)
+    assert f"has left {lock} behind" in told
+    assert "you may delete that file" in told
+    lock.unlink()
+    assert keep_answer("which_dim", "0", right=True) == ""
+    assert list(read(file).questions) == ["mean_at_one", "which_dim"]
 
 
 # What is shown

@@ -132,6 +132,13 @@ def test_make_explains_its_targets_and_serves_this_machine_only():
     assert "docker run --rm --publish 127.0.0.1:8888:8888 " in DOCKERFILE
 
 
+def test_what_make_imports_is_there():
+    imports = re.findall(r"from [\w.]+ import [\w, ]+", MAKEFILE)
+    assert len(imports) > 2
+    for line in imports:
+        exec(line)
+
+
 # Hosts
 
 FIRST = f"doc/tree/my_notebooks/{RUNGS[0].name}.ipynb"

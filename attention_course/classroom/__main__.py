@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from attention_course.classroom.server import open_class
+from attention_course.classroom.server import in_browsers, open_class
 from attention_course.classroom.session import LETTERS, Session
 from attention_course.files import printable, read_text
 from attention_course.ladder import RUNGS
@@ -43,7 +43,8 @@ def arguments() -> argparse.ArgumentParser:
         nargs="+",
         metavar="QUESTION",
         help="a question of the course, such as after_a_space; a rung, such as bag_of_words, for all of its "
-        "questions; or a file of your own, such as mine.toml, in the form of the course's questions.toml",
+        "questions; or a file of your own, such as mine.toml, in the form of the course's questions.toml, "
+        "but with its numbers in the texts instead of `draw` and {{fields}}",
     )
     parser.add_argument(
         "--address", help="the address of this computer in the network; by default it is found"
@@ -146,7 +147,7 @@ def main(argv: list[str] | None = None) -> None:
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # what is malformed is no news
     try:
         questions = chosen(options.questions)
-        address = options.address or own_address()
+        address = in_browsers(options.address or own_address())
         session = Session(questions, file)
     except ValueError as error:
         sys.exit(printable(str(error)))

@@ -1,11 +1,11 @@
 """The pages of a class: one for phones, one for the teacher's screen. Each asks every second what is new."""
 
-import errno
 import hmac
 import io
-import os
+import re
 import secrets
 import socket
+from ipaddress import ip_address
 from pathlib import Path
 
 import segno
@@ -239,12 +239,41 @@ def room() -> int:
     return hard // 2
 
 
+def in_browsers(address: str) -> str:
+    """Return an address of a computer as browsers write it, who ask for MacBook.local as macbook.local.
+
+    Raises:
+        ValueError: it is the address of no single computer, or none that a browser opens; the message says
+            what is.
+    """
+    try:
+        found = ip_address(address)
+        if not found.is_unspecified and "%" not in address:
+            return str(found)
+    except ValueError:
+        name = idna(address)
+        if re.fullmatch(r"([\w-]+\.)*(?!(\d+|0x[\da-f]*)$)[\w-]+", name, re.ASCII):  # else read as a number
+            return name
+    raise ValueError(
+        f"{address!a} is no address that a phone can open. Name one of this computer's own addresses, "
+        "such as --address 192.168.1.7, or its name, such as --address macbook.local"
+    )
+
+
+def idna(name: str) -> str:
+    """Return a name in the letters that the network knows; "" if it has none."""
+    try:
+        return name.encode("idna").decode().lower()
+    except UnicodeError:
+        return ""
+
+
 def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, str, str]:
     """Open a class at an address of this machine, and nowhere else.
 
     Args:
         session: the class.
-        address: an IP address of this machine.
+        address: an IP address or a name of this machine, as `in_browsers` returns it.
         port: 0 for any that is free.
 
     Returns:
@@ -278,10 +307,6 @@ def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, s
         body_timeout=10,
     )
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        address.encode("idna")  # as for a name; create_server would leave its socket open
-    except UnicodeError as error:
-        raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL)) from error
     listening = socket.create_server((address, port), family=family, backlog=128)
     listening.setblocking(False)
     server.add_socket(listening)

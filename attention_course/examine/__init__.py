@@ -105,12 +105,28 @@ def wrap(model: object, vocab_size: int | None = None, block_size: int | None = 
     """Wrap the model to be examined; raise as `examine` does."""
     if not callable(model) or isinstance(model, type):
         raise TypeError(f"examine: model is {kind_of(model)}, expected an nn.Module or a function of ids.")
+    if isinstance(model, nn.Module):
+        check_numbers_in(model)
     check_claims(vocab_size, block_size)
     sizes = sizes_of(model, vocab_size, block_size)
     check_claims(sizes.vocab_size, sizes.block_size)
     wrapped = WrappedModel(model, sizes.vocab_size, sizes.block_size)
     wrapped.whole, wrapped.remarks = sizes.whole, sizes.remarks
     return wrapped
+
+
+def check_numbers_in(model: nn.Module) -> None:
+    """Raise unless the model has numbers, which gradients can move."""
+    if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
+        raise ValueError(
+            "examine: the model is on the meta device, so its parameters have no values. Call "
+            "model.to_empty(device='cpu') and load them, or make the model on the CPU."
+        )
+    if any(type(module).__module__.startswith("torch.ao.nn.quantized") for module in model.modules()):
+        raise ValueError(
+            "examine: the model has quantized layers, which get no gradients, and whose rounding may depend "
+            "on other tokens. Examine the model before it is quantized."
+        )
 
 
 def kind_of(given: object) -> str:

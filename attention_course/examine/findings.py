@@ -420,12 +420,13 @@ def own_token(variants: ModelVariants) -> Finding:
 def read_as_one(wrapped: WrappedModel) -> list[int]:
     """Return two ids for which all logits at their place are the same; [] if there are none.
 
-    Of a large vocabulary some ids are tried, half of them neighbours.
+    Of a large vocabulary some ids are tried, half of them neighbours at its ends.
     """
     ids, many = wrapped.tokens, ALL_IDS
     if len(ids) > many:
-        order = many // 2 + torch.randperm(len(ids) - many // 2, generator=torch.Generator().manual_seed(16))
-        ids = torch.cat([ids[: many // 2], ids[order[: many // 2]]])
+        end, middle = many // 4, ids[many // 4 : -(many // 4)]
+        order = torch.randperm(len(middle), generator=torch.Generator().manual_seed(16))
+        ids = torch.cat([ids[:end], middle[order[: many // 2]], ids[-end:]])
     texts = wrapped.draw(1, min(2, wrapped.block_size), seed=16).repeat(len(ids), 1)
     texts[:, -1] = ids
     some, logits, limit = wrapped.draw(1, 64, seed=17)[0], [], math.inf  # tokens whose logits are compared

@@ -57,6 +57,9 @@ def generated(
     total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
     name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & set(takes) else "")
     write, called = wrapped.model.generate, f"generate(ids, {max_new_tokens}): "
+    theirs = getattr(write, "__module__", "").startswith("transformers.")
+    if theirs and "kwargs" in takes:
+        options = {"eos_token_id": None, **options}  # an id that ends a text would be followed by padding
 
     def arguments(amount: int) -> tuple[list[int], dict[str, Any]]:
         return ([], {name: amount, **options}) if name else ([amount], options)
@@ -76,7 +79,7 @@ def generated(
     except AssertionError:
         raise
     except Exception as error:
-        if getattr(write, "__module__", "").startswith("transformers."):
+        if theirs:
             raise CannotAskError(
                 f"The generate of transformers reads all ids. {format_error(error)}"
             ) from error
@@ -152,15 +155,19 @@ def writes_predictions(variants: ModelVariants) -> Finding:
         behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
         missed = behind > 10 * noisy.tolerance(logits)
         cause = "again" if new > 1 and bool((drawn == drawn[:, :1]).all()) else ""
+        goes_on = ~after_an_end(drawn, noisy.vocab_size)
         if missed.any() and (options or (len(ids) > 1 and not missed[:, 0].any())):
             asked = "".join(f"With {name}={value} " for name, value in options.items())
             said = f"{asked}{int(missed.sum())} of {missed.numel()} tokens are not the likeliest."
+            if not missed[goes_on].any():
+                return finding_if(False, said, "The likeliest.", "ends", otherwise="doubtful")
             begins = "greedy" if missed[:, 0].any() else "later"
             return finding_if(False, said, "The likeliest each time.", cause or begins)
     later = drawn_from(logits[:, :1], drawn[:, :1]).verdict == "right"
     finding = replace(drawn_from(logits, drawn), cause=cause or ("later" if later else ""))
     if finding.verdict == "wrong":
-        return finding
+        ends = drawn_from(logits[goes_on][None], drawn[goes_on][None]).verdict == "right"
+        return replace(finding, verdict="doubtful", cause="ends") if ends else finding
     with evaluating(noisy):
         generated(noisy, ids[:1], 1)
         if turned := sum(module.training for module in noisy.modules()):
@@ -171,6 +178,25 @@ def writes_predictions(variants: ModelVariants) -> Finding:
         said = f"It never draws id {absent[0]}, of which it predicts that it comes."
         return finding_if(False, said, "Any id that can come.", "absent", otherwise="doubtful")
     return finding
+
+
+def after_an_end(drawn: Tensor, vocab_size: int) -> Tensor:
+    """Return which of the tokens (B, T) may only fill up texts that have ended, as booleans (B, T).
+
+    After an id that ends a text there is padding, one id alone. A broken generate may repeat an id, too, but
+    then it does so after many others.
+    """
+    padding: dict[int, list[Tensor]] = {}
+    for end in drawn.unique():
+        after = (drawn == end).cumsum(dim=1) > (drawn == end)
+        if len(fill := drawn[after].unique()) == 1:
+            padding.setdefault(int(fill), []).append(after)
+    afters = [
+        torch.stack(each).any(dim=0)
+        for each in padding.values()
+        if len(each) <= min(len(drawn), vocab_size) // 4
+    ]
+    return max(afters, key=Tensor.sum, default=drawn != drawn)
 
 
 def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:

@@ -77,6 +77,7 @@ def test_wrong_names_files_and_ports_get_a_sentence_and_leave_nothing(tmp_path, 
             (["after_a_space", "--address", "\udcff"], r"\\udcff.*one of this computer's own addresses"),
             (["after_a_space", "--address", "a" * 99], "one of this computer's own addresses"),
             (["after_a_space", "--address", ":\udcff"], "one of this computer's own addresses"),
+            (["after_a_space", "--address", "0.0.0.0"], "'0.0.0.0' is no address that a phone can open"),
         ):
             with pytest.raises(SystemExit, match=says):
                 main([*here, *arguments])
@@ -106,7 +107,7 @@ def test_its_own_address_is_found_or_a_sentence_says_that_there_is_none(monkeypa
 def test_it_says_who_can_reach_it_and_keeps_the_votes_when_it_is_interrupted(tmp_path, limit):
     """Also with more connections than files that it may have, until it asks for more, or at all."""
     few = ["sh", "-c", f'ulimit -S -n 128; ulimit -{limit[0].upper()} -n 128; exec "$@"', "sh"]
-    command = [sys.executable, "-m", "attention_course", "class", "after_a_space", "--address", "127.0.0.1"]
+    command = [sys.executable, "-m", "attention_course", "class", "after_a_space", "--address", "LOCALHOST"]
     options = ["--port", "0", "--no-browser", "--votes", "votes\x9b.jsonl"]
     running = subprocess.Popen(
         [*few, *command, *options], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -116,6 +117,7 @@ def test_it_says_who_can_reach_it_and_keeps_the_votes_when_it_is_interrupted(tmp
     with contextlib.ExitStack() as stack:
         stack.callback(running.kill)
         host = urlsplit(phones.split()[-1])
+        assert host.netloc == f"localhost:{host.port}"  # as browsers ask for it
         first, *_ = [
             stack.enter_context(socket.create_connection((host.hostname, host.port))) for _ in range(150)
         ]

@@ -7,11 +7,36 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from classes import QUESTION, Client, opened
 
+from attention_course.classroom.server import in_browsers
+
 
 @pytest.fixture
 def a_class(tmp_path):
     with opened(tmp_path) as made:
         yield made
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        ("192.168.1.7", "192.168.1.7"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("FE80::00aB", "fe80::ab"),
+        ("MacBook-Pro.local", "macbook-pro.local"),
+        ("Büro.local", "xn--bro-hoa.local"),
+        ("3f4e2c1b5d6e", "3f4e2c1b5d6e"),
+    ],
+)
+def test_an_address_is_written_as_browsers_do(typed, asked):
+    assert in_browsers(typed) == in_browsers(asked) == asked
+
+
+@pytest.mark.parametrize(
+    "typed", ["0.0.0.0", "::", "127.1", "127.0.0.01", "a.0x7f", "fe80::1%eth0", "a:80", "a/b", "a b", "", "."]
+)
+def test_what_no_browser_opens_is_no_address(typed):
+    with pytest.raises(ValueError, match="no address that a phone can open"):
+        in_browsers(typed)
 
 
 def test_thirty_phones_vote_at_once(a_class):

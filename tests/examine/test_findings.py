@@ -303,6 +303,7 @@ def test_a_context_that_is_cut_is_not_said_to_fade():
         (1000, lambda ids: ids.to(torch.uint8).long()),
         (1000, lambda ids: ids // 2),
         (29, lambda ids: ids.clamp(max=27)),
+        (1000, lambda ids: ids.clamp(max=998)),
         (29, lambda ids: ids.where(ids != 7, 8)),
     ],
 )

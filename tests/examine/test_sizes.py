@@ -75,6 +75,14 @@ def test_what_is_not_found_is_asked_for(model, says):
         examine(model)
 
 
+@pytest.mark.filterwarnings("ignore")  # PyTorch plans to move its quantized layers
+def test_a_model_without_values_or_gradients_is_refused():
+    quantized = nn.Sequential(nn.Embedding(V, 8), torch.ao.nn.quantized.dynamic.Linear(8, V))
+    for model, says in ((Model(V, BLOCK).to("meta"), "meta device"), (quantized, "quantized")):
+        with pytest.raises(ValueError, match=f"^examine: the model .*{says}"):
+            examine(model, vocab_size=V, block_size=BLOCK)
+
+
 def test_rows_of_positions_that_roberta_reserves_are_not_read():
     model = theirs("Roberta")  # BLOCK + 1 rows, of which that of the padding is the first
     assert wrap(model).block_size == BLOCK

@@ -66,6 +66,44 @@ def test_a_cache_that_is_not_emptied_is_found():
     assert asked(writing.writes_predictions, Kept()).verdict == "wrong"
 
 
+@pytest.mark.parametrize("greedy", [True, False])
+def test_a_text_that_ends_and_is_padded_is_not_wrong(greedy):
+    class Ends(Model):
+        end, padding = 3, 7
+
+        def generate(self, ids, max_new_tokens, do_sample=not greedy):
+            ended = torch.zeros(len(ids), 1, dtype=torch.bool)
+            for _ in range(max_new_tokens):
+                logits = self(ids)[0][:, -1]
+                sampled = logits.softmax(dim=-1).multinomial(1)
+                drawn = sampled if do_sample else logits.argmax(dim=-1, keepdim=True)
+                drawn = drawn.where(~ended, torch.tensor(self.padding))
+                ids, ended = torch.cat([ids, drawn], dim=1), ended | (drawn == self.end)
+            return ids
+
+    class AllAlike(Ends):
+        def generate(self, ids, max_new_tokens, do_sample=not greedy):
+            written = super().generate(ids, max_new_tokens, do_sample)
+            written[:, ids.shape[1] + 1 :] = self.padding
+            return written
+
+    verdicts = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        verdicts.append([asked(writing.writes_predictions, kind()).verdict for kind in (Ends, AllAlike)])
+    assert {right for right, _ in verdicts} <= {"right", "doubtful"}
+    assert "doubtful" in {right for right, _ in verdicts}
+    assert {wrong for _, wrong in verdicts} == {"wrong"}
+
+
+def test_an_end_in_the_config_of_transformers_is_put_off():
+    model = theirs("Llama")
+    model.generation_config.eos_token_id = model.generation_config.pad_token_id = 2
+    finding = asked(writing.writes_predictions, model)
+    assert finding.verdict == "right", finding
+    assert model.generation_config.eos_token_id == 2
+
+
 class Writer(Model):
     def write(self, ids, many):
         return super().generate(ids, many)

@@ -417,7 +417,7 @@ def reinforce(
 
 
 # %% [markdown]
-# We start from the base model, without fine-tuning. Watch the reward, which zigzags because each step asks only eight questions.
+# We start from the base model, without fine-tuning. Watch the reward, which zigzags because each step asks so few questions.
 
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
 student = copy.deepcopy(base)
@@ -457,7 +457,7 @@ assert not any(scores("new, right", "greedy"))
 #
 # ### More: random rewards, and rewards without a mean
 #
-# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to PPO's clipping, a limit on each update (see “in the wild”). Our loop has none, so ours is another effect, but the warning is the same.
+# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to PPO's clipping, a limit on each update (see “in the wild”). Our loop has none, so ours is another effect, but it's the same warning.
 #
 # What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it pushes bad answers down directly.
 #

@@ -2,7 +2,7 @@
 // they were when they were last loaded.
 
 const { JUDGE, FILES } = self; // written above by judge.py: a folder, and the names of its files
-const KEPT = "attention";
+const KEPT = `attention ${self.registration.scope}`; // a host may have two copies of the site
 
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
