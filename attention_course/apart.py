@@ -259,11 +259,11 @@ def is_own(module: object) -> bool:
 
 
 def is_learners(file: str) -> bool:
-    """Return whether a file belongs neither to Python, nor to an installed package, nor to the course."""
+    """Return whether a file belongs neither to Python, nor to a package such as torch, nor to the course."""
     return not file.startswith(OURS) and "site-packages" not in file and "dist-packages" not in file
 
 
-OURS = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+OURS = tuple(os.path.dirname(file) + os.sep for file in (os.__file__, torch.__file__, __file__))
 COURSE = os.path.dirname(os.path.dirname(__file__))
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
+SHOWN = 60  # characters of what was passed
+
 Thing = TypeVar("Thing")
 
 
@@ -21,8 +23,12 @@ def look_up(name: str, things: Mapping[str, Thing], kind: str) -> Thing:
 
 
 def shown(x: object) -> str:
-    """Return the repr of what was passed, for a message; its type, if its own class fails to tell it."""
+    """Return the beginning of the repr of what was passed, for a message.
+
+    It is the type, if its own class fails to tell it.
+    """
     try:
-        return repr(x)
+        text = repr(x)
     except Exception:
         return f"<{type(x).__name__}>"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]} [...]"

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -90,16 +90,34 @@ class Trial:
     """The inputs of one check, the targets, and the outcomes of mistakes, computed lazily and cached."""
 
     def __init__(self, exercise: Exercise, seed: int):
-        self.exercise = exercise
-        self.inputs = exercise.draw_inputs(torch.Generator().manual_seed(seed))
+        self.exercise, self._generator = exercise, torch.Generator().manual_seed(seed)
+        self.inputs = exercise.draw_inputs(self._generator)
         self.targets = [call(exercise.reference, arguments) for arguments in self.inputs]
         self._done: dict[tuple[Callable, int], Outcome] = {}
+
+    @cached_property
+    def others(self) -> list[tuple[tuple, Outcome]]:
+        """Inputs like those before, with their targets: tensors of the same shapes, and the same numbers."""
+        drawn = zip(self.inputs, self.exercise.draw_inputs(self._generator), strict=True)
+        inputs = [with_numbers_of(first, second) for first, second in drawn if same_shapes(first, second)]
+        return [(arguments, call(self.exercise.reference, arguments)) for arguments in inputs]
 
     def outcome(self, mistake: Mistake, i: int) -> Outcome:
         """Return the outcome of `mistake` on input i."""
         if (mistake.function, i) not in self._done:
             self._done[mistake.function, i] = call(mistake.function, self.inputs[i])
         return self._done[mistake.function, i]
+
+
+def same_shapes(first: tuple, second: tuple) -> bool:
+    """Return whether tensors at the same places have the same shapes."""
+    pairs = zip(first, second, strict=True)
+    return all(a.shape == b.shape for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor))
+
+
+def with_numbers_of(first: tuple, second: tuple) -> tuple:
+    """Return the second arguments, but for numbers, which are those of the first."""
+    return tuple(a if isinstance(a, int | float) else b for a, b in zip(first, second, strict=True))
 
 
 trial = lru_cache(maxsize=512)(Trial)
@@ -165,6 +183,7 @@ def compare(drawn: Trial, answer: Submission) -> Verdict:
         named(drawn, cases)
         or unnamed(cases)
         or broken_property(cases)
+        or kept_between_calls(drawn, answer)
         or forbidden_call(cases)
         or passed(cases)
     )
@@ -295,6 +314,26 @@ def broken_property(cases: list[Case]) -> Verdict | None:
             seen = "On the inputs that were drawn, your values are right. On others this fails:"
             message = f"{seen} {claim}"
             return Verdict(exercise.name, False, (), "not yet: a property fails", message, checklist)
+    return None
+
+
+def kept_between_calls(drawn: Trial, answer: Submission) -> Verdict | None:
+    """Return the verdict if values of the same shapes as before give something wrong.
+
+    Raises:
+        CheckTimeout: see `Submission.run`.
+    """
+    for arguments, target in drawn.others:
+        case = Case(drawn.exercise, answer, arguments, target, answer.run(arguments))
+        if not case.is_right():
+            seen = raised(case) or f"For {case} your result is wrong."
+            message = (
+                "On the first inputs your values are right. Called again with other values of the same "
+                f"shapes, they are not. {seen} Does your function keep something between calls, such as a "
+                "mask or a result? Compute everything from the arguments, in each call."
+            )
+            headline = "not yet: wrong when called again"
+            return Verdict(drawn.exercise.name, False, (), headline, message, details([case], case))
     return None
 
 

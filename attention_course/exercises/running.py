@@ -1,5 +1,6 @@
 """Running an answer: on copies of its arguments, each call with what the judge wants to know of it."""
 
+import contextlib
 import copy
 import inspect
 import sys
@@ -14,6 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from attention_course.apart import is_learners
 
 CHECK_LIMIT = 20.0  # seconds for all calls of one check
 
@@ -34,12 +37,16 @@ class CheckTimeout(BaseException):
 def call(function: Callable, arguments: tuple) -> Outcome:
     """Call `function` with copies of `arguments`; exceptions, even SystemExit, are stored in the outcome.
 
-    The value is detached unless an argument requires grad.
+    The value is detached unless an argument requires grad. Of a subclass, the tensor is taken: two classes
+    that are made in two calls cannot be compared.
     """
     outcome = Outcome(tuple(map(copied, arguments)))
     with_gradient = any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
     try:
         value = function(*outcome.arguments)
+        if isinstance(value, Tensor) and type(value) is not Tensor:
+            with contextlib.suppress(Exception):  # some hold more than one tensor
+                value = Tensor.as_subclass(value, Tensor)
         outcome.value = value.detach() if isinstance(value, Tensor) and not with_gradient else value
     except BaseException as error:
         outcome.error = error
@@ -93,19 +100,22 @@ class Submission:
     def called(self, arguments: tuple) -> set[str]:
         """Call the function; return the names of all functions called, `softmax` for `torch._softmax`.
 
+        Those that the learner wrote do not count, whatever their names are.
+
         Raises:
             CheckTimeout: see `run`.
         """
         names, written = set(), self.function
         while isinstance(written, partial):
             written = written.func
-            names.add(getattr(written, "__name__", ""))
         own = Submission(written).code
+        if written is not self.function and not (own and is_learners(own.co_filename)):
+            names.add(getattr(written, "__name__", ""))
 
         def note(frame: FrameType, event: str, argument: Any) -> None:
             if event == "c_call":
                 names.add(argument.__name__.removeprefix("special_").strip("_"))
-            elif event == "call" and frame.f_code is not own:
+            elif event == "call" and frame.f_code is not own and not is_learners(frame.f_code.co_filename):
                 names.add(frame.f_code.co_name)
 
         def noted(*given):

@@ -9,6 +9,16 @@ from answers import right, wrong
 from answers.query_key_value import weights_by_logsumexp
 from attention_course import attention as package
 
+
+def rms_norm(x):
+    return x.square().mean(-1, keepdim=True)
+
+
+@right("rms_norm")
+def rms_by_a_function_of_that_name(x, weight, eps):
+    return x * (rms_norm(x) + eps) ** -0.5 * weight
+
+
 right(
     "rms_norm",
     rms_by_rsqrt=lambda x, weight, eps: weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps),

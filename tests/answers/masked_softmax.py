@@ -53,6 +53,16 @@ right(
 )
 
 
+def softmax(row):
+    exp = torch.exp(row - row.max(dim=-1, keepdim=True).values)
+    return exp / exp.sum(dim=-1, keepdim=True)
+
+
+@right("stable_softmax")
+def stable_by_a_function_of_that_name(x):
+    return softmax(x)
+
+
 @right("stable_softmax")
 def stable_in_place_on_a_copy(x):
     out = x.clone()

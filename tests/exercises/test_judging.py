@@ -83,6 +83,63 @@ def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():
     assert verdict.headline == "not yet: a property fails"
 
 
+def sizes(arguments):
+    """Return the shapes of tensors, and the numbers."""
+    return tuple(
+        a.shape if torch.is_tensor(a) else a for a in arguments if isinstance(a, torch.Tensor | int | float)
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not EXERCISES[name].judge])
+def test_an_answer_that_keeps_its_results_by_their_sizes_passes_only_where_there_is_nothing_else(name):
+    reference, results = EXERCISES[name].reference, {}
+
+    def keeps(*arguments):
+        if sizes(arguments) not in results:
+            results[sizes(arguments)] = reference(*arguments).detach()
+        return results[sizes(arguments)].clone()
+
+    inputs = judging.trial(EXERCISES[name], 0).inputs[-1]
+    assert judged(name, keeps, 0).passed == all(isinstance(each, int | float) for each in inputs)
+
+
+def test_a_mask_that_is_kept_for_the_next_batch_is_told():
+    kept = {}
+
+    def keeps_mask(scores, lengths):
+        hidden = torch.arange(scores.shape[-1]) >= lengths[:, None, None]
+        hidden = kept.setdefault(scores.shape, hidden)
+        return scores.masked_fill(hidden, -torch.inf).softmax(-1).masked_fill(hidden, 0.0)
+
+    verdict = bad(keeps_mask, "padding_weights", seed=0)
+    assert verdict.headline == "not yet: wrong when called again"
+    assert "keep something between calls" in verdict.message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "causal_mean_loop",
+            "windowed_mean",
+            "forgetting_mean",
+            "causal_mean_matmul",
+            "causal_mean_softmax",
+        ),
+        *("band_matrix", "shift_matrix", "padding_weights", "causal_mask", "padding_mask", "get_batch"),
+        *("embed", "grouped_attention", "attend_with_cache", "learning_rate_schedule"),
+    ],
+)
+def test_a_table_of_64_positions_is_too_short(name):
+    def looks_up(*arguments):
+        longest = max(max(each) if isinstance(each, torch.Size) else each for each in sizes(arguments))
+        if longest > 64:
+            raise IndexError
+        return EXERCISES[name].reference(*arguments)
+
+    assert not judged(name, looks_up, 0).passed
+
+
 # Gradients
 
 

@@ -57,6 +57,16 @@ def test_what_is_wrong_is_said(answer, headline, says):
     assert ("✓ holds" in verdict._repr_html_()) is (headline not in ("wrong type", "wrong shape"))
 
 
+def test_a_right_value_in_a_subclass_is_right():
+    def answer(x):
+        class Named(torch.Tensor):
+            pass
+
+        return mean_of_past(x).as_subclass(Named)
+
+    assert judged("causal_mean_loop", answer).passed
+
+
 def test_of_a_long_error_the_beginning_is_said():
     verdict = bad(lambda x: int("y" * 1000))
     assert "ValueError: invalid literal" in verdict.message

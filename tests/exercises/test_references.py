@@ -118,7 +118,7 @@ def grouped(q, k, v):
 
 
 def step_of_the_cache(q, k, v, past_k, past_v, rotate):
-    rotary, layer, cache = Rotary(q.shape[-1], 20, rotate.base), nn.Identity(), Cache()
+    rotary, layer, cache = Rotary(q.shape[-1], 100, rotate.base), nn.Identity(), Cache()
     cache.extend(layer, past_k, past_v)
     cache.advance(past_k.shape[2])
     every_k, every_v = cache.extend(layer, rotary(k, len(cache)), v)

@@ -8,7 +8,9 @@ import torch
 from answers import bad, judged, mean_of_past
 from torch.nn import functional as F
 
+from attention_course.attention import leak_probe
 from attention_course.exercises import running
+from attention_course.heads import induction_targets
 
 
 def raises_in_3d(x):
@@ -70,10 +72,13 @@ def test_what_an_answer_calls_is_known_by_name():
     def softmax(x):
         return x.exp() / x.exp().sum()
 
+    cell = {"torch": torch}  # no file: a cell of a notebook has a name of the kernel's
+    source = "def softmax(x): return x.exp() / x.exp().sum()\ndef answer(x): return softmax(x)"
+    exec(compile(source, "<ipython-input-1>", "exec"), cell)
     x = torch.ones(3)
-    assert "softmax" not in running.Submission(softmax).called((x,))  # the answer itself may be called so
+    for answer in (softmax, lambda x: softmax(x), functools.partial(softmax), cell["answer"]):
+        assert "softmax" not in running.Submission(answer).called((x,))  # what they wrote may be called so
     for answer in (
-        lambda x: softmax(x),
         lambda x: torch.special.softmax(x, -1),
         lambda x: torch._softmax(x, -1, False),
         lambda x: F.softmin(-x, dim=-1),
@@ -81,3 +86,8 @@ def test_what_an_answer_calls_is_known_by_name():
         torch.nn.Softmax(dim=-1),
     ):
         assert "softmax" in running.Submission(answer).called((x,))
+    for function, given in (
+        (leak_probe, (torch.tanh, x[:, None])),
+        (induction_targets, (torch.tensor([1, 1]),)),
+    ):
+        assert function.__name__ in running.Submission(lambda *a, f=function: f(*a)).called(given)

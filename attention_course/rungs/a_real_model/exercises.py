@@ -205,7 +205,7 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_groups(generator: torch.Generator) -> list[tuple]:
-    """Draw queries, keys and values: one head, as many key heads as heads, one key head, and groups.
+    """Draw queries, keys and values: one head, as many key heads as heads, one key head, groups, 70 keys.
 
     Some have more keys than queries. In the last, scores of whole numbers, which nothing rounds, lie below
     -1000 or above 1000, and no two of a row are equal.
@@ -216,7 +216,7 @@ def draw_groups(generator: torch.Generator) -> list[tuple]:
         return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
     sizes = [(1, 1, 1, 2, 2, 2), (1, 2, 2, 2, 3, 2), (1, 2, 1, 3, 3, 2), (1, 4, 2, 2, 3, 4)]
-    sizes += [(2, 6, 3, 3, 5, 2), (2, 6, 2, 4, 4, 3), (3, 4, 2, 1, 6, 5)]
+    sizes += [(2, 6, 3, 3, 5, 2), (2, 6, 2, 4, 4, 3), (3, 4, 2, 1, 6, 5), (1, 2, 1, 2, 70, 2)]
     q, k, v = draw(2, 9, 3, 7, 7, 4)
     q, keys = 55.0 * q[..., :1].sign(), 10.0 + k[..., :1].argsort(dim=2)
     return [*(draw(*each) for each in sizes), (q.repeat(1, 1, 1, 4), keys.repeat(1, 1, 1, 4), v)]
@@ -249,7 +249,7 @@ class Rotation:
 
 
 def draw_steps(generator: torch.Generator) -> list[tuple]:
-    """Draw new tokens and a cache: one new token, several, an empty cache, T_new == T_past == n_head.
+    """Draw new tokens and a cache: one new token, several, an empty cache, all sizes equal, 70 keys.
 
     In the last, all scores lie below -5,000.
     """
@@ -260,6 +260,7 @@ def draw_steps(generator: torch.Generator) -> list[tuple]:
         return *(part.clone() for part in parts), Rotation(base)
 
     sizes = [(1, 1, 1, 2, 2), (1, 2, 2, 2, 2), (1, 2, 3, 0, 4), (2, 3, 1, 4, 4), (2, 3, 3, 3, 2)]
+    sizes += [(1, 1, 2, 68, 2)]
     drawn = [draw(*each, 10.0) for each in sizes]
     drawn += [draw(2, 2, 2, 5, 4, 100.0), draw(3, 2, 4, 3, 6, 50.0), draw(1, 1, 2, 0, 2, 10.0)]
     q, k, *_ = drawn[-1]

@@ -45,10 +45,10 @@ def forgetting_mean(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 
 
 def draw_tokens(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens, small to large: T = 1, B = 1, C == T, B, T and C all different, T = 40, large values."""
+    """Draw tokens, small to large: T = 1, B = 1, C == T, B, T and C all different, T = 70, large values."""
     B, T, C = (torch.randperm(4, generator=generator)[:3] + 3).tolist()
     small = [(1, 2), (3, 2), (1, 3, 2), (2, 1, 3), (4, 4)]
-    large = [(T, C), (B, T, C), (B, T, T), (40, 2), (9, 5)]
+    large = [(T, C), (B, T, C), (B, T, T), (70, 2), (9, 5)]
     drawn = [torch.randint(-9, 10, shape, generator=generator).float() for shape in small]
     drawn += [torch.randn(shape, generator=generator) for shape in large]
     drawn[1][:2, 0] = torch.tensor([4.0, 0.0])  # zeros must count too

@@ -71,13 +71,14 @@ def leaks(models: Sequence[Callable[[Tensor], Tensor]], x: Float[Tensor, "T C"])
 
 
 def draw_mask_sizes(generator: torch.Generator) -> list[tuple]:
-    """Draw T_q <= T_k: 1 and 1, equal, one query, differences of one and more."""
+    """Draw T_q <= T_k: 1 and 1, equal, one query, differences of one and more, and longer ones."""
     T_q, more = (int(torch.randint(2, 5, (), generator=generator)) for _ in range(2))
-    return [(1, 1), (3, 3), (1, 4), (2, 3), (2, 5), (4, 6), (T_q, T_q + more), (T_q + more, T_q + more)]
+    drawn = [(1, 1), (3, 3), (1, 4), (2, 3), (2, 5), (4, 6), (T_q, T_q + more), (T_q + more, T_q + more)]
+    return [*drawn, (5, 70)]
 
 
 def draw_lengths(generator: torch.Generator) -> list[tuple]:
-    """Draw lengths and T_k: B = 1, B == T_k, B = 2, a sequence of length 0, a full one."""
+    """Draw lengths and T_k: B = 1, B == T_k, B = 2, a sequence of length 0, a full one, T_k = 70."""
     a, b, c = torch.randint(1, 5, (3,), generator=generator).tolist()
     drawn = [
         ([1], 1),
@@ -87,6 +88,7 @@ def draw_lengths(generator: torch.Generator) -> list[tuple]:
         ([1, 3, 2], 3),
         ([a, b, c, 0, 5], 5),
         ([c, b, a], 7),
+        ([b, 60 + a], 70),
     ]
     return [(torch.tensor(lengths), T_k) for lengths, T_k in drawn]
 

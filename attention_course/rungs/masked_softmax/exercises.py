@@ -59,8 +59,8 @@ def draw_scores(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_padded(generator: torch.Generator) -> list[tuple]:
-    """Draw scores and lengths: T = 1, B = 1, B == T_q, T_q == T_k, lengths 0 and T_k, large values."""
-    shapes = [(1, 1, 1), (1, 2, 3), (2, 3, 4), (2, 3, 3), (3, 3, 5), (4, 2, 5), (3, 5, 7)]
+    """Draw scores and lengths: T = 1, B = 1, equal sizes, T_k = 70, lengths 0 and T_k, large values."""
+    shapes = [(1, 1, 1), (1, 2, 3), (2, 3, 4), (2, 3, 3), (3, 3, 5), (4, 2, 5), (3, 5, 7), (2, 2, 70)]
     drawn = []
     for B, T_q, T_k in shapes:
         lengths = torch.randint(1, T_k + 1, (B,), generator=generator)

@@ -134,7 +134,7 @@ def draw_plans(generator: torch.Generator) -> list[tuple]:
         (0, size(2, 4), size(3, 5)),
         (size(3, 5), size(2, 4), 0),
         (size(2, 4), 0, size(5, 7)),
-        (size(5, 9), size(15, 25), size(10, 14)),
+        (size(5, 9), size(55, 65), size(10, 14)),
     ):
         peak = 1 if not plans else size(2, 9) / 10
         plans.append((peak, warmup + plateau + decay, warmup, decay))

@@ -40,15 +40,15 @@ def shift_matrix(T: int) -> Float[Tensor, "T T"]:
 
 
 def draw_sizes(generator: torch.Generator) -> list[tuple]:
-    """Draw T and k, small to large: T = 1, k = 1, 1 < k < T, k = T, k > T."""
+    """Draw T and k, small to large: T = 1, k = 1, 1 < k < T, k = T, k > T, and a longer one."""
     T = int(torch.randint(6, 10, (), generator=generator))
     k = int(torch.randint(2, 4, (), generator=generator))
-    return [(1, 1), (1, 4), (3, 1), (3, 2), (4, 4), (5, 8), (T, k), (T, T - 1)]
+    return [(1, 1), (1, 4), (3, 1), (3, 2), (4, 4), (5, 8), (T, k), (T, T - 1), (70, 5)]
 
 
 def draw_token_counts(generator: torch.Generator) -> list[tuple]:
     """Draw T: 1, 2, 3, one up to 9, and one longer than the words of the notebook."""
-    return [(1,), (2,), (3,), (int(torch.randint(4, 10, (), generator=generator)),), (12,)]
+    return [(1,), (2,), (3,), (int(torch.randint(4, 10, (), generator=generator)),), (70,)]
 
 
 def negative_start(T, k):
