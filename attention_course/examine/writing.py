@@ -2,8 +2,11 @@
 
 import inspect
 import math
+import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from types import CodeType
 from typing import Any
 
 import torch
@@ -29,6 +32,10 @@ ROUNDS = 8  # in which an id that has not been drawn may come
 RARE = 0.001  # a probability
 WRITTEN = 20  # tokens that it writes after each text
 GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that take the likeliest token
+NEUTRAL = {  # of the options that change what it draws
+    **{"temperature": 1.0, "top_k": math.inf, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0},
+    **{"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+}
 TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 
 
@@ -38,6 +45,29 @@ def options_of(wrapped: WrappedModel) -> Mapping[str, inspect.Parameter]:
     if not callable(write):
         raise CannotAskError("It has no method generate.")
     return inspect.signature(write).parameters
+
+
+def neutral(wrapped: WrappedModel) -> dict[str, Any]:
+    """Return the options, where its defaults are others, with which generate draws from what it predicts."""
+    defaults = {name: options_of(wrapped)[name].default for name in NEUTRAL if name in options_of(wrapped)}
+    off = (None, 1, inspect.Parameter.empty)
+    return {
+        name: min(NEUTRAL[name], wrapped.vocab_size)
+        for name, default in defaults.items()
+        if default not in off and (default != 0 or name == "temperature")  # 0 takes the likeliest token
+    }
+
+
+def likeliest(wrapped: WrappedModel) -> dict[str, Any]:
+    """Return an option with which generate takes the likeliest token, if there is one."""
+    takes = options_of(wrapped)
+    return next(({name: value} for name, value in GREEDY.items() if name in takes), {})
+
+
+def raised_in(error: BaseException) -> CodeType:
+    """Return the code that raised an error."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code
 
 
 def written_by(
@@ -76,9 +106,10 @@ def generated(
                 written = write(ids.to(wrapped.device), *given, **named)
             if isinstance(written, Tensor) and T < written.shape[-1] <= T + max_new_tokens:
                 break
-    except AssertionError:
-        raise
     except Exception as error:
+        own = getattr(inspect.unwrap(write), "__code__", None)
+        if isinstance(error, AssertionError) and raised_in(error) is not own:
+            raise  # forward() refuses what generate passes to it
         if theirs:
             raise CannotAskError(
                 f"The generate of transformers reads all ids. {format_error(error)}"
@@ -106,6 +137,9 @@ def generates(variants: ModelVariants) -> Finding:
         return finding_if(
             False, "The ids that it was given have changed.", "They stay as they were.", "prompt"
         )
+    if torch.equal(written, ids):
+        said = f"Given a full block of {T} ids, it writes none."
+        return finding_if(False, said, "It goes on, or says that it cannot.", "stops", otherwise="doubtful")
     begins = torch.equal(written[:, :T], ids)
     known = bool(((written >= 0) & (written < given.vocab_size)).all())
     said = f"It returned {written.shape[1]} ids, {'' if begins else 'not '}beginning with the given."
@@ -145,12 +179,14 @@ def writes_predictions(variants: ModelVariants) -> Finding:
     T = min(8, max(1, block // 3))
     new = max(1, min(WRITTEN, block - T))
     ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1) // new, T, seed=14)
-    greedy = next(({name: value} for name, value in GREEDY.items() if name in options_of(noisy)), {})
+    greedy, off = likeliest(noisy), neutral(noisy)
     for options in (greedy, {}) if greedy else ({},):
         written_by(noisy, noisy.draw(*ids.shape, seed=16), 1)  # a cache that is not emptied begins with these
-        written = written_by(noisy, ids, new, **options)
+        written = written_by(noisy, ids, new, **{**off, **options})
+        if len(written) != len(ids):
+            return finding_if(False, f"Of {len(ids)} texts it returns {len(written)}.", "All.", "texts")
         if written.shape[1] != T + new:
-            raise CannotAskError(f"generate(ids, {new}) appends {written.shape[1] - T} tokens.")
+            raise DoubtError(f"generate(ids, {new}) appends {written.shape[1] - T} tokens.")
         logits, drawn = noisy.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
         behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
         missed = behind > 10 * noisy.tolerance(logits)
@@ -161,6 +197,8 @@ def writes_predictions(variants: ModelVariants) -> Finding:
             said = f"{asked}{int(missed.sum())} of {missed.numel()} tokens are not the likeliest."
             if not missed[goes_on].any():
                 return finding_if(False, said, "The likeliest.", "ends", otherwise="doubtful")
+            if len(not_written(logits, drawn)):
+                return finding_if(False, said, "The likeliest each time.", "absent", otherwise="doubtful")
             begins = "greedy" if missed[:, 0].any() else "later"
             return finding_if(False, said, "The likeliest each time.", cause or begins)
     later = drawn_from(logits[:, :1], drawn[:, :1]).verdict == "right"
@@ -197,6 +235,13 @@ def after_an_end(drawn: Tensor, vocab_size: int) -> Tensor:
         if len(each) <= min(len(drawn), vocab_size) // 4
     ]
     return max(afters, key=Tensor.sum, default=drawn != drawn)
+
+
+def not_written(logits: Tensor, drawn: Tensor) -> Tensor:
+    """Return the few ids but for which all tokens (B, T) are the likeliest, and which are none of them."""
+    absent = logits.argmax(dim=-1)[logits.argmax(dim=-1) != drawn].unique()
+    others = logits.index_fill(-1, absent, -math.inf).argmax(dim=-1)
+    return absent[: len(absent) if torch.equal(others, drawn) and len(absent) <= logits.shape[-1] // 8 else 0]
 
 
 def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:
@@ -296,11 +341,11 @@ def options_hold(variants: ModelVariants) -> Finding:
         raise CannotAskError(f"Its generate takes no {', '.join(OPTIONS)}.")
     ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1), T, seed=15)
     logits = noisy.logits(ids)[:, -1:]
+    with suppress(DoubtError):  # ids that are never to be written, such as padding, are not asked here
+        drawn = written_by(noisy, ids, 1, **{**neutral(noisy), **likeliest(noisy)})[:, T:]
+        logits = logits.index_fill(-1, not_written(logits, drawn), -math.inf)
     sampled = {name: True for name in takes if "sampl" in name and takes[name].default is False}
-    off = {"temperature": 1.0, "top_k": noisy.vocab_size, "top_p": 1.0, "repetition_penalty": 1.0}
-    off = {
-        name: off[name] for name in asked if takes[name].default not in (None, 0, 1, inspect.Parameter.empty)
-    }
+    off = neutral(noisy)
     values = {"temperature": 0.5, "top_k": 3, "top_p": two_tokens(logits), "repetition_penalty": 5.0}
     for name in asked:
         value = values[name]
@@ -310,4 +355,11 @@ def options_hold(variants: ModelVariants) -> Finding:
         finding = drawn_from(rounded, drawn, f"With {name}={value}: ", exact)
         if finding.verdict == "wrong":
             return replace(finding, cause=name)
+    if {"temperature", "top_k"} <= set(asked):
+        both = {name: values[name] for name in ("temperature", "top_k")}
+        drawn = written_by(noisy, ids, 1, **{**sampled, **off, **both})[:, T:]
+        rounded, exact = (cooler(k_best(logits, ids, 3, slack), ids, 0.5, slack) for slack in slacks)
+        finding = drawn_from(rounded, drawn, "With temperature=0.5 and top_k=3: ", exact)
+        if finding.verdict == "wrong":
+            return replace(finding, cause="both")
     return finding_if(True, f"{', '.join(asked)} do.")

@@ -104,6 +104,90 @@ def test_an_end_in_the_config_of_transformers_is_put_off():
     assert model.generation_config.eos_token_id == 2
 
 
+def drawn(logits, temperature=1.0, top_k=None, **others):
+    """Return the next tokens (B, 1)."""
+    if top_k is not None:
+        logits = logits.masked_fill(logits < logits.topk(min(top_k, 29)).values[:, -1:], -torch.inf)
+    if temperature == 0:
+        return logits.argmax(dim=-1, keepdim=True)
+    return (logits / temperature).softmax(dim=-1).multinomial(1)
+
+
+class Drawing(Model):
+    """A model whose generate draws with `next_of`."""
+
+    next_of = staticmethod(drawn)
+
+    def written(self, ids, new, **options):
+        for _ in range(new):
+            ids = torch.cat([ids, self.next_of(self(ids[:, -self.block_size :])[0][:, -1], **options)], dim=1)
+        return ids
+
+
+class GreedyByDefault(Drawing):  # as that of LLMs-from-scratch
+    def generate(self, ids, max_new_tokens, temperature=0.0, top_k=None):
+        return self.written(ids, max_new_tokens, temperature=temperature, top_k=top_k)
+
+
+class HotByDefault(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.5):
+        return self.written(ids, max_new_tokens, temperature=temperature)
+
+
+class NeverUnknown(Drawing):
+    def next_of(self, logits, temperature):
+        return drawn(logits.index_fill(-1, torch.tensor([0]), -torch.inf), temperature)
+
+    def generate(self, ids, max_new_tokens, temperature=1.0):
+        return self.written(ids, max_new_tokens, temperature=temperature)
+
+
+class OneText(Drawing):
+    @torch.no_grad()
+    def generate(self, ids, max_new_tokens):
+        assert len(ids) == 1
+        return self.written(ids, max_new_tokens)
+
+
+class Stops(Drawing):
+    def generate(self, ids, max_new_tokens):
+        return self.written(ids, min(max_new_tokens, self.block_size - ids.shape[1]))
+
+
+class EitherOr(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.0, top_k=None):
+        option = {"temperature": temperature} if top_k is None else {"top_k": top_k}
+        return self.written(ids, max_new_tokens, **option)
+
+
+class FirstText(Drawing):
+    def generate(self, ids, max_new_tokens):
+        return self.written(ids[:1], max_new_tokens)
+
+
+class OneShort(Drawing):
+    def generate(self, ids, max_new_tokens):
+        return self.written(ids, max_new_tokens - 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdicts"),
+    [  # of three questions: does it go on, does it write what it predicts, do the options hold?
+        (GreedyByDefault, "right right right"),
+        (HotByDefault, "right right right"),
+        (NeverUnknown, "right doubtful right"),
+        (OneText, "right doubtful not asked"),
+        (Stops, "doubtful right not asked"),
+        (EitherOr, "right right wrong"),
+        (FirstText, "right wrong not asked"),
+        (OneShort, "right doubtful not asked"),
+    ],
+)
+def test_how_a_generate_is_judged(kind, verdicts):
+    questions = (writing.generates, writing.writes_predictions, writing.options_hold)
+    assert " ".join(asked(question, kind()).verdict for question in questions) == verdicts
+
+
 class Writer(Model):
     def write(self, ids, many):
         return super().generate(ids, many)
