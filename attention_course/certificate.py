@@ -179,13 +179,15 @@ def write(options: argparse.Namespace) -> int:
 
 
 def check_out(file: Path, name: str) -> None:
-    """Raise ValueError if a file is there that is no certificate, such as the page, or somebody else's."""
+    """Raise ValueError if no folder is there, or a file that is no certificate, or somebody else's."""
     try:
         before = read(file)["name"] if file.exists() and file.stat().st_size else name
     except ValueError as error:
         raise ValueError(f"{file} exists, and is no certificate, {KEPT}") from error
     if before != name:
         raise ValueError(f"{file} is the certificate of {before or NOBODY}, {KEPT}")
+    if not file.parent.is_dir():
+        raise ValueError(f"There is no folder {file.parent}. Make it, or name another file: --out FILE")
 
 
 def check_name(model: str) -> None:
@@ -226,7 +228,8 @@ def read(file: Path) -> dict[str, Any]:
         verdicts(content["report"])
         content["source"].encode()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        reason = f" ({told(error)})" if isinstance(error, ValueError | KeyError) else ""
+        is_field = isinstance(error, ValueError | KeyError) and not isinstance(error, json.JSONDecodeError)
+        reason = f" ({told(error)})" if is_field else ""
         raise ValueError(f"{file} is no certificate of this course, or damaged{reason}.") from error
     return content
 

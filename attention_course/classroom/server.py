@@ -5,7 +5,7 @@ import io
 import re
 import secrets
 import socket
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
 import segno
@@ -248,7 +248,8 @@ def in_browsers(address: str) -> str:
     """
     try:
         found = ip_address(address)
-        if not found.is_unspecified and "%" not in address:
+        is_one = not (found.is_unspecified or found.is_multicast or found == IPv4Address("255.255.255.255"))
+        if is_one and "%" not in address:
             return str(found)
     except ValueError:
         name = idna(address)

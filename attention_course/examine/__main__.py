@@ -18,7 +18,7 @@ from attention_course.apart import EndedError, Message, Send, Worker
 from attention_course.examine import PATIENCE, Examination, check_claims, put, questions_to, wrap
 from attention_course.examine.report import SUITE, Report
 from attention_course.examine.wrapped_model import format_error
-from attention_course.files import printable, read_text, write_at_once
+from attention_course.files import printable, read_text, told, write_at_once
 
 UNGUARDED = 'If it trains, or waits for something, put that under: if __name__ == "__main__":'
 
@@ -34,7 +34,7 @@ def arguments() -> argparse.ArgumentParser:
         "class or a function that makes one: without arguments, with vocab_size and block_size, or with a "
         "config, if NAMEConfig is in the file. All of it runs in a process apart, and what it prints is not "
         "shown. Exit status: 0 if nothing is wrong, 1 if something is, or too little could be asked, 2 if "
-        "there is no such model, 130 if the examination was stopped, by Ctrl-C.",
+        "there is no such model or --junit cannot be written, 130 if the examination was stopped, by Ctrl-C.",
     )
     parser.add_argument(
         "model",
@@ -203,15 +203,19 @@ def main(argv: list[str] | None = None) -> None:
         if options.junit:
             check_junit(options.junit)
         report = examined(options.model, sizes, (not options.no_train, options.ignore, options.require))
-        if options.junit:
-            write_at_once(options.junit, printable(report.as_junit(), keep="\n\t").encode())
     except (OSError, ValueError) as error:
         print(f"examine: {printable(str(error).removeprefix('examine: '))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     shown = report.as_json() if options.json else report.everything if options.all else str(report)
-    print(printable(shown, keep="\n\t"))
+    print(printable(shown, keep="\n\t"), flush=True)
+    if options.junit:
+        try:
+            write_at_once(options.junit, printable(report.as_junit(), keep="\n\t").encode())
+        except OSError as error:
+            print(f"examine: --junit cannot be written. {printable(told(error))}", file=sys.stderr)
+            sys.exit(2)
     sys.exit(130 if report.stopped else int(not report))
 
 

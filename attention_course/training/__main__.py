@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> None:
         with process_group(options):
             finished = train_from_options(options)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-        sys.exit(printable(f"training: {error}"))
+        sys.exit(printable(f"training: {error}", keep="\n"))
     except KeyboardInterrupt:
         finished = False
     if not finished:

@@ -1,5 +1,6 @@
 """The command line: `python -m attention_course.examine my_gpt.py:GPT`."""
 
+import errno
 import json
 from xml.etree import ElementTree
 
@@ -173,6 +174,17 @@ def test_only_a_report_of_the_examiner_is_written_over(file, capsys, tmp_path, c
         assert str(refused) in (said := capsys.readouterr().err)
         assert "'missing'" not in said, "the file was executed"
     assert kept.read_bytes() == content
+
+
+def test_the_report_is_shown_also_where_it_cannot_be_written(file, capsys, monkeypatch, tmp_path):
+    def full(path, _):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("attention_course.examine.__main__.write_at_once", full)
+    assert examined(f"{file}:GPT", "--json", f"--junit={tmp_path / 'report.xml'}") == 2
+    told, said = capsys.readouterr()
+    assert json.loads(told)["findings"]
+    assert said.endswith("report.xml: No space left on device.\n")
 
 
 def examined(name, *options):

@@ -98,6 +98,17 @@ def test_what_does_not_work_is_said_in_one_line(text, capsys, argument, status, 
     assert stopped.value.code == 2 or status == 1  # a sentence is printed, and the status is 1
 
 
+def test_how_to_get_a_text_by_hand_is_said_in_lines(monkeypatch):
+    def unreachable(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr("pooch.retrieve", unreachable)
+    with pytest.raises(SystemExit) as stopped:
+        main(["--text=tiny-shakespeare"])
+    assert len(stopped.value.code.splitlines()) > 3
+    assert "\\n" not in stopped.value.code
+
+
 def test_a_training_that_diverges_keeps_its_last_checkpoint(text, tmp_path, capsys, monkeypatch):
     path = tmp_path / "run.pt"
 

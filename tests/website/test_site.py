@@ -1,8 +1,11 @@
 """The site as files: every cell of every notebook arrives in it, and every link in it leads somewhere."""
 
 import gzip
+import hashlib
 import html
 import re
+import tarfile
+from base64 import b64encode
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -239,3 +242,39 @@ def test_what_npm_sends_has_to_be_what_was_pinned(monkeypatch, tmp_path, capsys)
     monkeypatch.setenv("npm_config_registry", tmp_path.as_uri())
     assert judge.files() == {}
     assert "its checksum is" in capsys.readouterr().out
+
+
+def test_a_kept_file_that_is_damaged_is_fetched_again(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(judge.pooch, "os_cache", lambda _: tmp_path / "kept")
+    monkeypatch.setenv("npm_config_registry", tmp_path.as_uri())
+    sent, kept = tmp_path / "@of/one/-/one-1.tgz", tmp_path / "kept/one-1.tgz"
+    for path in (sent, kept):
+        path.parent.mkdir(parents=True)
+    (tmp_path / "a").write_text("whole")
+    with tarfile.open(sent, "w:gz") as packed:
+        packed.add(tmp_path / "a", "package/a")
+    kept.write_bytes(sent.read_bytes()[:-9])
+    integrity = b64encode(hashlib.sha512(sent.read_bytes()).digest()).decode()
+    for _ in range(2):  # the second time nothing is sent
+        assert judge.package("@of/one", "1", integrity, ["a"], "it") == {"a": b"whole"}
+        sent.unlink(missing_ok=True)
+    assert judge.package("@of/one", "1", integrity, ["missing"], "it") == {}
+    assert "The site is built without it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("registry", ["http://ada:secret@127.0.0.1:no", "ada:secret@registry", "ftp:", "http://["])
+def test_a_registry_that_is_none_gets_a_sentence_without_its_password(monkeypatch, tmp_path, capsys, registry):
+    monkeypatch.setattr(judge.pooch, "os_cache", lambda _: tmp_path)
+    monkeypatch.setenv("npm_config_registry", registry)
+    assert judge.files() == {}
+    said = capsys.readouterr().out
+    assert "The site is built without" in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize("line", [b"registry=https://a.b/c/", b"# \xff\n  registry = 'https://a.b/c' # ours"])
+def test_the_registry_is_the_one_of_npmrc(monkeypatch, tmp_path, line):
+    monkeypatch.setattr(judge.os, "environ", {})
+    monkeypatch.setattr(judge.Path, "home", lambda: tmp_path)
+    (tmp_path / ".npmrc").write_bytes(line)
+    assert judge.registry() == "https://a.b/c"

@@ -7,6 +7,7 @@ be fetched the site is built without a judge, and its exercises lead into the no
 import ast
 import gzip
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -52,15 +53,23 @@ def registry() -> str:
     for name, value in os.environ.items():
         if name.lower() == "npm_config_registry" and value:
             return value.rstrip("/")
+    line = re.compile(r"""^\s*registry\s*=\s*["']?([^\s"']+)""", re.M)
     for folder in (Path.home(), *map(Path, ("/usr/local/etc", "/usr/etc", "/etc"))):
         for file in (folder / ".npmrc", folder / "npmrc"):
-            if file.is_file() and (found := re.search(r"^registry\s*=\s*(\S+)", file.read_text(), re.M)):
+            if file.is_file() and (found := line.search(file.read_text(encoding="utf-8", errors="replace"))):
                 return found[1].rstrip("/")
     return NPM
 
 
+def checksum(content: bytes) -> str:
+    """Return the sha512 of a file in base64, as npm lists it."""
+    return b64encode(hashlib.sha512(content).digest()).decode()
+
+
 def package(name: str, version: str, integrity: str, taken: Sequence[str], lacks: str) -> dict[str, bytes]:
     """Return files of a package of npm, fetched once; none if that fails, after saying what to do.
+
+    A file that is kept but has another checksum is fetched again.
 
     Args:
         name: of the package, with its scope.
@@ -73,21 +82,22 @@ def package(name: str, version: str, integrity: str, taken: Sequence[str], lacks
     path = Path(pooch.os_cache("attention_course")) / file
     address = f"{registry()}/{name}/-/{file}"
     try:
-        if not path.exists():
+        content = path.read_bytes() if path.exists() else b""
+        if checksum(content) != integrity:
             with urllib.request.urlopen(address, timeout=60) as answer:
                 content = answer.read()
-            found = b64encode(hashlib.sha512(content).digest()).decode()
-            if found != integrity:
+            if (found := checksum(content)) != integrity:
                 raise OSError(f"its checksum is {found}")
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(f".{os.getpid()}")
             part.write_bytes(content)
             part.replace(path)
-        with tarfile.open(path) as packed:
+        with tarfile.open(fileobj=io.BytesIO(content)) as packed:
             return {each: packed.extractfile(f"package/{each}").read() for each in taken}
-    except OSError as error:
+    except (OSError, EOFError, ValueError, KeyError, tarfile.TarError, http.client.HTTPException) as error:
+        shown, why = (re.sub(r"[^/\s]+@", "", str(each)) for each in (address, error))  # without a password
         print(
-            f"The site is built without {lacks}: {address} could not be fetched ({error}). Name a registry "
+            f"The site is built without {lacks}: {shown} could not be fetched ({why}). Name a registry "
             f"that can be reached in $NPM_CONFIG_REGISTRY, or put that file at {path}."
         )
         return {}

@@ -327,8 +327,36 @@ def test_the_editor_indents_and_lets_the_keyboard_leave(judge, visit):
     later = visit("01_bag_of_words/")
     kept = cell_of(later, "causal_mean_loop").get_by_role("textbox")
     assert kept.input_value() == editor.input_value()
-    cell_of(later, "causal_mean_loop").get_by_role("button", name="Reset").click()
-    assert "NotImplementedError" in kept.input_value()
+
+
+def test_what_was_written_is_reset_only_when_the_reader_agrees_and_undo_brings_it_back(judge, visit):
+    page, said = visit("01_bag_of_words/"), []
+    cell, key = cell_of(page, "causal_mean_loop"), "attention-answer causal_mean_loop"
+    editor, reset = cell.get_by_role("textbox"), cell.get_by_role("button", name="Reset")
+    stub = editor.input_value()
+    answer_with = ["dismiss"]
+
+    def answered(asked):
+        said.append(asked.message)
+        getattr(asked, answer_with[-1])()
+
+    page.on("dialog", answered)
+    reset.click()
+    assert said == [], "there is nothing to lose"
+    editor.press("Control+a")
+    editor.press_sequentially("def mine(x):\nreturn x")
+    written = editor.input_value()
+    reset.click()
+    assert "What you wrote" in said[0]
+    expect(editor).to_have_value(written)
+    answer_with.append("accept")
+    reset.click()
+    expect(editor).to_have_value(stub)
+    assert page.evaluate("(key) => localStorage.getItem(key)", key) in (None, "[]")
+    editor.press("Control+z")
+    expect(editor).to_have_value(written)
+    page.reload()
+    expect(editor).to_have_value(written)
 
 
 def test_two_tabs_show_what_was_written_last_in_either(judge, visit):
@@ -343,6 +371,7 @@ def test_two_tabs_show_what_was_written_last_in_either(judge, visit):
     one.press_sequentially("!")
     for editor in (one, other):
         expect(editor).to_have_value("# solved in the other tab!")
+    rung.once("dialog", lambda asked: asked.accept())
     cell_of(rung, "causal_mean_loop").get_by_role("button", name="Reset").click()
     expect(other).to_have_value(stub)
     solved = "localStorage.setItem('attention-try causal_mean_loop', '[\"1\", \"passed\"]')"

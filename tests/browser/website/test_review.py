@@ -152,6 +152,7 @@ def test_an_exercise_is_done_again_from_the_beginning(visit, site):
     expect(editor).to_have_value(re.compile("raise NotImplementedError"))
     assert page.get_by_role("button", name="Check").is_visible()
     editor.fill("written in the review")
+    page.once("dialog", lambda asked: asked.accept())
     page.get_by_role("button", name="Reset").click()
     expect(editor).to_have_value(re.compile("raise NotImplementedError"))
     editor.fill("and again")

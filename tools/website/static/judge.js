@@ -268,8 +268,15 @@ export function enliven(exercise) {
   document.addEventListener("kept", tell);
   button.addEventListener("click", judged);
   reset.addEventListener("click", () => {
+    if (editor.value !== stub) {
+      if (!confirm("Reset this answer to the empty exercise? What you wrote is removed.")) return;
+      editor.focus();
+      editor.select();
+      insert(editor, stub); // as if typed: the browser can undo it
+      fit();
+      reset.focus();
+    }
     if (!again) keep(ANSWER + name, []);
-    write(stub);
     result.replaceChildren();
     printed.hidden = true;
   });
