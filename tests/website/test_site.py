@@ -262,8 +262,10 @@ def test_a_kept_file_that_is_damaged_is_fetched_again(monkeypatch, tmp_path, cap
     assert "The site is built without it" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("registry", ["http://ada:secret@127.0.0.1:no", "ada:secret@registry", "ftp:", "http://["])
-def test_a_registry_that_is_none_gets_a_sentence_without_its_password(monkeypatch, tmp_path, capsys, registry):
+@pytest.mark.parametrize(
+    "registry", ["http://ada:secret@127.0.0.1:no", "ada:secret@registry", "ftp:", "http://["]
+)
+def test_what_is_no_registry_gets_a_sentence_without_its_password(monkeypatch, tmp_path, capsys, registry):
     monkeypatch.setattr(judge.pooch, "os_cache", lambda _: tmp_path)
     monkeypatch.setenv("npm_config_registry", registry)
     assert judge.files() == {}
