@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attention_course.examine import examine
-from attention_course.examine.beginning import first_loss, gradients
+from attention_course.examine.beginning import first_loss
 from attention_course.examine.wrapped_model import format_error
 from attention_course.exercises.comparing import close
 from attention_course.exercises.exercise import Exercise, Property, exercise
@@ -166,8 +166,13 @@ def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -
         message = f"{call} returned {type(model).__name__}, where an `nn.Module` is expected."
         return Verdict(page.name, False, (), "not yet: wrong type", message)
     with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
-        sizes = {"vocab_size": vocab_size, "block_size": block_size}
-        report = examine(model, **sizes, train=False, require=[gradients.name])
+        report = examine(
+            model,
+            vocab_size=vocab_size,
+            block_size=block_size,
+            train=False,
+            require=["Every parameter gets a gradient"],
+        )
     details = f"<details><summary>The report</summary>{report._repr_mimebundle_()['text/html']}</details>"
     doubts = [finding for finding in report.findings if finding.verdict == "doubtful"]
     far = [  # the model is new, so nothing was learned that it could be this sure of
