@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 PACKAGE = Path(attention_course.__file__).parent
 MODULES = (
     *("averaging", "attention", "gpt", "llama", "flash", "heads", "stories", "text", "smollm", "speedrun"),
-    *("training", "plots", "questions", "exercises", "explorers"),
+    *("training", "plots", "questions", "exercises", "explorers", "fills"),
 )
 PUBLIC = {
     name: thing for each in MODULES for name, thing in vars(import_module(f"{PACKAGE.name}.{each}")).items()
@@ -249,6 +249,7 @@ explore(name="attention_over_text", model=gpt(), tokenizer=TOKENIZER, text="Ann"
 LiveTraining(tokenizer=TOKENIZER, floors={}, prompt="Ann")
 ask(name="no such question")
 ask_again(name="no such question")
+fill(name="causal_mean_loop", again=False)
 warm_up(stem="no such rung")
 check(name="causal_mean_loop", function=causal_mean_loop)
 hint(name="causal_mean_loop")
@@ -297,7 +298,7 @@ WORDS = {  # others for an argument
         "tricks": "trick",
         "stem": "rung",
     },
-    **{"heads": "head", "x": "q", "name": "explorer question exercise", "prompt": "CharTokenizer"},
+    **{"heads": "head", "x": "q", "name": "explorer question exercise fill", "prompt": "CharTokenizer"},
 }
 POSITIVE = (
     *("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "head_size", "d_v", "n_context", "window"),
@@ -559,6 +560,7 @@ examine(abs, vocab_size="65", block_size=24) | vocab_size = '65'
 examine(abs, vocab_size=29, block_size=10**20) | block_size … below 2**63
 examine(abs, vocab_size=10**9, block_size=24) | vocab_size = 1000000000, expected at most 1048576
 examine(abs, vocab_size=29, block_size=24, train="no") | train is str, expected True or False
+fill("causal_mean_loop", again=x) | fill: again is torch.float32, (5, 4), expected True or False.
 answer_accuracy(gpt(), "Sam gave Kim a ring.", TOKENIZER) | no answer … of 20 characters has block_size = 8
 """
 
