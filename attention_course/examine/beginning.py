@@ -24,6 +24,7 @@ from attention_course.examine.wrapped_model import (
     WrappedModel,
     format_error,
     gradients_by,
+    held_by,
     parts_of,
 )
 from attention_course.training.loss import mean_loss
@@ -185,7 +186,7 @@ def gradients(variants: ModelVariants) -> Finding:
         said = f"{shared} holds one layer several times: these have the same parameters."
         return finding_if(False, said, "A layer for each place.", "shared", otherwise="doubtful")
     if hidden := unregistered(noisy):
-        return finding_if(False, f"The layers in {hidden} are not in model.parameters().", cause="list")
+        return finding_if(False, f"What is in {hidden} is not in model.parameters().", cause="list")
     grads = gradients_of(noisy)
     odd = [name for name, _, grad in grads if grad is not None and not bool(grad.isfinite().all())]
     if odd:
@@ -255,14 +256,14 @@ def repeated(model: nn.Module) -> str:
 
 
 def unregistered(wrapped: WrappedModel) -> str:
-    """Return the name of a list or a dict that holds modules which parameters() does not find; or ""."""
-    known = set(wrapped.modules())
-    for module in known - {wrapped}:
-        for name, value in vars(module).items():
-            held = value.values() if isinstance(value, dict) else value
-            if name.startswith("_") or not isinstance(value, dict | list | tuple):
-                continue
-            if any(isinstance(each, nn.Module) and each not in known for each in held):
+    """Return the name of a tensor, or a list or dict of modules, that parameters() does not find; or ""."""
+    modules = set(wrapped.modules())
+    known = {*map(id, modules), *map(id, wrapped.parameters())}
+    for module in modules - {wrapped}:
+        for name, held in held_by(module):
+            trained = isinstance(held, Tensor) and held.is_leaf and held.requires_grad
+            listed = isinstance(held, nn.Module) and held is not vars(module)[name]
+            if (trained or listed) and id(held) not in known:
                 return f"{type(module).__name__}.{name}"
     return ""
 
@@ -273,14 +274,17 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
     The bias of keys gets none in theory, and rows of tokens that do not occur get none.
     """
     shape = tuple(parameter.shape)
+    table = any(m.weight is parameter for m in wrapped.modules() if isinstance(m, nn.Embedding))
+    if grad is not None and len(shape) == 3 and len(grad) == 1 and bool(grad.any()):  # as of positions
+        grad, shape, table = grad[0], shape[1:], True
     if grad is None or (len(shape) > 1 and not bool(grad.any())):
         return f"{name} {shape}"
     if len(shape) != 2 or wrapped.vocab_size in shape or wrapped.vocab_size < SMALL_VOCAB:
         return ""
     runs = [longest_run((grad == 0).all(dim=1)), longest_run((grad == 0).all(dim=0))]
-    if any(m.weight is parameter for m in wrapped.modules() if isinstance(m, nn.Embedding)):
+    if table:
         used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
-        return f"{runs[0]} rows of {name} {shape}" if len(parameter) == used and runs[0] else ""
+        return f"{runs[0]} rows of {name} {shape}" if shape[0] == used and runs[0] else ""
     dead = [run for run, size in zip(runs, shape, strict=True) if run > max(5, 0.03 * size)]
     return f"{max(dead)} rows of {name} {shape}" if dead else ""
 

@@ -205,7 +205,9 @@ class WrappedModel(nn.Module):
             )
         said = "The model cannot be copied, and must not be changed:"
         try:
-            made = copy.deepcopy(self.model)
+            held = [each for module in self.model.modules() for _, each in held_by(module)]
+            computed = [each for each in held if isinstance(each, Tensor) and not each.is_leaf]
+            made = copy.deepcopy(self.model, {id(each): each.detach().clone() for each in computed})
         except Exception as error:
             raise CannotAskError(f"{said} {format_error(error)}") from error
         if parts_in_memory(made) & parts_in_memory(self.model):
@@ -422,6 +424,16 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
     for found in fitting or tensors:
         return found
     raise TypeError(f"the model returned {type(output).__name__} without logits in it")
+
+
+def held_by(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield what a module holds, itself or in a list, a tuple or a dict, but for what PyTorch keeps."""
+    for name, value in vars(module).items():
+        if not name.startswith("_"):
+            held = value.values() if isinstance(value, dict) else value
+            yield from (
+                (name, each) for each in (held if isinstance(value, dict | list | tuple) else [value])
+            )
 
 
 def their_frames(error: BaseException) -> list[traceback.FrameSummary]:

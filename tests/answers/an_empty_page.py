@@ -49,6 +49,11 @@ class PageOffByOne(Page):
     hides = 2
 
 
+@wrong("gpt", "Every parameter gets a gradient")
+def all_frozen(vocab_size, block_size):
+    return Page(vocab_size, block_size).requires_grad_(False)
+
+
 @wrong("gpt", "The past is used")
 class PageOfABigram(Page):
     def attend(self, x):

@@ -272,3 +272,52 @@ def test_a_loss_that_cannot_be_trained_on_is_told(reduced, verdict, says):
 
     finding = asked(beginning.own_loss, Returns())
     assert (finding.verdict, says in finding.measured) == (verdict, True), finding
+
+
+class Positions(Model):
+    """Positions as minGPT has them, of shape (1, T, C)."""
+
+    rows = slice(None)
+
+    def __init__(self, make=nn.Parameter):
+        super().__init__(29, 24)
+        self.moves = make(torch.randn(1, 24, 32))
+
+    def forward(self, ids, targets=None):
+        logits = super().forward(ids)[0]
+        return (
+            logits
+            + (self.moves[:, : ids.shape[1]] * 1.0)[:, self.rows].mean(dim=-1, keepdim=True).sin() * logits
+        )
+
+
+class OneRow(Positions):
+    rows = slice(1)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (Positions, ""),
+        (OneRow, "23 rows of moves (24, 32)"),
+        (lambda: Positions(torch.Tensor.requires_grad_), "What is in Positions.moves is not in"),
+    ],
+)
+def test_a_table_that_is_no_embedding_is_looked_at(model, says):
+    finding = asked(beginning.gradients, model())
+    assert (finding.verdict, says in finding.measured) == ("wrong" if says else "right", True), finding
+
+
+def test_what_a_model_keeps_for_a_picture_is_no_hindrance():
+    class Keeps(Model):
+        def forward(self, ids, targets=None):
+            logits = super().forward(ids)[0]
+            self.last, self.all = logits, [logits]
+            return logits
+
+    model = Keeps(29, 24)
+    model(torch.zeros(1, 3, dtype=torch.long))
+    variants = ModelVariants(WrappedModel(model, 29, 24))
+    assert variants.is_copy
+    assert beginning.gradients.put_to(variants, {}).verdict == "right"
+    assert variants.given.copied()

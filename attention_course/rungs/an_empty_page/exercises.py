@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attention_course.apart import Message
 from attention_course.examine import Examination, in_thread, questions_to, wrap
-from attention_course.examine.beginning import first_loss
+from attention_course.examine.beginning import first_loss, gradients
 from attention_course.examine.wrapped_model import format_error
 from attention_course.exercises.comparing import close
 from attention_course.exercises.exercise import Exercise, Property, exercise
@@ -182,7 +182,8 @@ def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int, g
         message = f"{call} returned {type(model).__name__}, where an `nn.Module` is expected."
         return Verdict(page.name, False, (), "not yet: wrong type", message)
     with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
-        wrapped, questions = wrap(model, vocab_size, block_size), questions_to(train=False)
+        wrapped = wrap(model, vocab_size, block_size)
+        questions = questions_to(train=False, require=[gradients.name])
         messages = in_time(in_thread(wrapped, questions), guard, (vocab_size, block_size))
         begun = time.monotonic()
         report = Examination(questions).follow(messages)

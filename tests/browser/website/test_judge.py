@@ -153,7 +153,6 @@ BAD = {
     "os._exit": (of("import os", "os._exit(0)"), "ended the Python that it ran in"),
     "an endless loop": (of("while True: pass"), "still running after 10 seconds"),
     "a gigabyte": (of("y = [0] * 2**28", "return x"), "not yet"),
-    "all memory": (of("a = []", "while True: a.append(bytearray(10**5))"), "more memory than the page has"),
     "a recursion": (of("return mine(x)"), "not yet"),
     "the module of the reference": (
         of("from attention_course.rungs.bag_of_words import exercises"),
@@ -192,7 +191,7 @@ BAD = {
     "no check": ("mine = 5\n", 'check("causal_mean_loop", my_causal_mean)'),
 }
 BREAKS = {  # the Python that it runs in
-    *("os._exit", "an endless loop", "a gigabyte", "all memory", "a recursion", "a closed file"),
+    *("os._exit", "an endless loop", "a gigabyte", "a recursion", "a closed file"),
     "lines as the judge tells them",
 }
 
