@@ -118,7 +118,7 @@ def train_base(steps: int = 1000, seed: int = 0, answered: float = 0.4) -> GPT:
     return model
 
 
-def check_questions(name: str, questions: object) -> None:
+def check_questions(name: str, questions: Sequence[Question]) -> None:
     """Raise unless `questions`, passed to the function `name`, is a list of questions, and not empty."""
     check_type(questions, Sequence, name, "questions")
     wrong = [each for each in questions if not isinstance(each, Question)]
@@ -127,7 +127,7 @@ def check_questions(name: str, questions: object) -> None:
         raise ValueError(f"{name}: questions holds {held}, expected each Question of new_questions(rng, n).")
 
 
-def check_answers(name: str, answers: object, n: int) -> None:
+def check_answers(name: str, answers: Sequence[str], n: int) -> None:
     """Raise unless `answers`, passed to the function `name`, is a list of n answers that are not too long."""
     check_type(answers, Sequence, name, "answers")
     if isinstance(answers, str) or len(answers) != n:
@@ -147,13 +147,20 @@ def check_seed(name: str, seed: object) -> None:
     check_sizes(name, 0, seed=seed)
 
 
-def check_model(name: str, model: object) -> None:
+def check_functions(name: str, **functions: object) -> None:
+    """Raise TypeError unless each argument of the function `name` can be called."""
+    for argument, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name}: {argument} is {describe(function)}, expected a function.")
+
+
+def check_model(name: str, model: nn.Module) -> None:
     """Raise unless `model`, passed to the function `name`, is a module that has a block_size."""
     check_type(model, nn.Module, name, "model")
     block_size_of(model)
 
 
-def check_tensor(name: str, argument: str, x: object, kind: str, *shape: int | str) -> None:
+def check_tensor(name: str, argument: str, x: Tensor, kind: str, *shape: int | str) -> None:
     """Raise unless `x` is a tensor of floats, or of the dtype `kind`; in `shape` a letter is any size."""
     typed = is_float_tensor(x) if kind == "float" else is_tensor(x) and x.dtype == getattr(torch, kind)
     sizes = tuple(x.shape) if typed else ()
@@ -263,8 +270,7 @@ def fine_tune(
     check_sizes("fine_tune", 1, steps=steps)
     check_numbers("fine_tune", 0, lr=lr)
     check_seed("fine_tune", seed)
-    check_type(answer, Callable, "fine_tune", "answer")
-    check_type(loss_of, Callable, "fine_tune", "loss_of")
+    check_functions("fine_tune", answer=answer, loss_of=loss_of)
     rng = random.Random(seed)
     learns = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(learns, lr, weight_decay=0)
@@ -384,8 +390,7 @@ def reinforce(
     check_sizes("reinforce", 1, steps=steps)
     check_numbers("reinforce", 0, kl_weight=kl_weight, lr=lr)
     check_seed("reinforce", seed)
-    check_type(reward, Callable, "reinforce", "reward")
-    check_type(advantage_of, Callable, "reinforce", "advantage_of")
+    check_functions("reinforce", reward=reward, advantage_of=advantage_of)
     reference = copy.deepcopy(model).requires_grad_(False)
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0)

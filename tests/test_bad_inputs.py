@@ -596,9 +596,9 @@ examine(abs, vocab_size=29, block_size=24, train="no") | train is str, expected 
 new_questions(random.Random(0), 2, held_out=None) | new_questions: held_out is NoneType, expected True or
 draw_block(random.Random(0), T=INF) | draw_block: T = inf, expected an integer of at least 1.
 fine_tune(asked(), steps=-1) | fine_tune: steps = -1, expected an integer of at least 1.
-fine_tune(asked(), 1, answer="Ann") | fine_tune: answer is str, expected Callable.
-fine_tune(asked(), 1, loss_of=None) | fine_tune: loss_of is NoneType, expected Callable.
-reinforced(model=asked(), reward=1.0, steps=1) | reinforce: reward is float, expected Callable.
+fine_tune(asked(), 1, answer="Ann") | fine_tune: answer is str, expected a function.
+fine_tune(asked(), 1, loss_of=None) | fine_tune: loss_of is NoneType, expected a function.
+reinforced(model=asked(), reward=1.0, steps=1) | reinforce: reward is float, expected a function.
 reinforced(model=asked(), reward=right, steps=1, advantage_of=0) | reinforce: advantage_of is int, expected
 reinforced(model=asked(), reward=right, steps=-1) | reinforce: steps = -1, expected an integer of at least 1.
 accuracy(nn.Linear(2, 2), TWO) | Linear has block_size = None, expected
