@@ -17,8 +17,19 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
 from attention_course.attention import Cache
-from attention_course.checks import check_sizes
-from attention_course.gpt import GPT, GPTConfig, autocast, generate
+from attention_course.checks import (
+    check_flags,
+    check_numbers,
+    check_range,
+    check_rows,
+    check_sizes,
+    check_type,
+    describe,
+    is_float_tensor,
+    is_tensor,
+)
+from attention_course.gpt import GPT, GPTConfig, autocast, block_size_of, generate
+from attention_course.names import shown
 from attention_course.stories import QUESTIONS, Story, draw_story, pick, write_stories
 from attention_course.text import CharTokenizer
 
@@ -56,6 +67,7 @@ def new_questions(rng: random.Random, n: int, held_out: bool = False) -> list[Qu
     A quarter of all facts is held out: they are drawn only, and always, with `held_out`.
     """
     check_sizes("new_questions", 1, n=n)
+    check_flags("new_questions", held_out=held_out)
     questions = []
     while len(questions) < n:
         story, key = draw_story(rng), pick(tuple(QUESTIONS), rng)
@@ -66,6 +78,7 @@ def new_questions(rng: random.Random, n: int, held_out: bool = False) -> list[Qu
 
 def draw_sheet(rng: random.Random, answered: float = 0.4) -> str:
     """Draw a line of the base model's text: a fact with three questions, answered or, mostly, not."""
+    check_numbers("draw_sheet", 0, answered=answered)
     story = new_questions(rng, 1)[0].story
     if rng.random() < answered:
         return story.text + "\n"
@@ -74,6 +87,9 @@ def draw_sheet(rng: random.Random, answered: float = 0.4) -> str:
 
 def draw_block(rng: random.Random, answered: float = 0.4, T: int = 129) -> Int[Tensor, " T"]:
     """Draw T ids of text: up to 24 empty lines, so that it has seen padded prompts, and sheets."""
+    check_type(rng, random.Random, "draw_block", "rng")
+    check_numbers("draw_block", 0, answered=answered)
+    check_sizes("draw_block", 1, T=T)
     text = "\n" * (1 + int(rng.random() * 24))
     while len(text) < T:
         text += draw_sheet(rng, answered)
@@ -83,10 +99,12 @@ def draw_block(rng: random.Random, answered: float = 0.4, T: int = 129) -> Int[T
 def train_base(steps: int = 1000, seed: int = 0, answered: float = 0.4) -> GPT:
     """Train a GPT on sheets of exercises, in about a minute: the base model."""
     check_sizes("train_base", 1, steps=steps)
+    check_seed("train_base", seed)
+    check_numbers("train_base", 0, answered=answered)
     torch.manual_seed(seed)
     model, rng = GPT(GPTConfig(TOKENIZER.vocab_size)), random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=8e-3, betas=(0.9, 0.95), weight_decay=0.1)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 8e-3, steps, cycle_momentum=False)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 8e-3, int(steps), cycle_momentum=False)
     for _ in range(steps):
         ids = torch.stack([draw_block(rng, answered) for _ in range(24)])
         with autocast("auto", ids.device):
@@ -100,8 +118,73 @@ def train_base(steps: int = 1000, seed: int = 0, answered: float = 0.4) -> GPT:
     return model
 
 
+def check_questions(name: str, questions: Sequence[Question]) -> None:
+    """Raise unless `questions`, passed to the function `name`, is a list of questions, and not empty."""
+    check_type(questions, Sequence, name, "questions")
+    wrong = [each for each in questions if not isinstance(each, Question)]
+    if wrong or not questions:
+        held = describe(wrong[0]) if wrong else "nothing"
+        raise ValueError(f"{name}: questions holds {held}, expected each Question of new_questions(rng, n).")
+
+
+def check_answers(name: str, answers: Sequence[str], n: int) -> None:
+    """Raise unless `answers`, passed to the function `name`, is a list of n answers that are not too long."""
+    check_type(answers, Sequence, name, "answers")
+    if isinstance(answers, str) or len(answers) != n:
+        raise ValueError(
+            f"{name}: answers has {len(answers)} entries, expected one str for each of {n} questions."
+        )
+    for answer in answers:
+        if not isinstance(answer, str) or len(answer) > ANSWER:
+            raise ValueError(
+                f"{name}: answers holds {shown(answer)}, expected a str of at most {ANSWER} characters."
+            )
+
+
+def check_seed(name: str, seed: object) -> None:
+    """Raise unless `seed`, passed to the function `name`, is an int from 0 to below 2**63."""
+    check_type(seed, int, name, "seed")
+    check_sizes(name, 0, seed=seed)
+
+
+def check_functions(name: str, **functions: object) -> None:
+    """Raise TypeError unless each argument of the function `name` can be called."""
+    for argument, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name}: {argument} is {describe(function)}, expected a function.")
+
+
+def check_model(name: str, model: nn.Module) -> None:
+    """Raise unless `model`, passed to the function `name`, is a module that has a block_size."""
+    check_type(model, nn.Module, name, "model")
+    block_size_of(model)
+
+
+def check_tensor(name: str, argument: str, x: Tensor, kind: str, *shape: int | str) -> None:
+    """Raise unless `x` is a tensor of floats, or of the dtype `kind`; in `shape` a letter is any size."""
+    typed = is_float_tensor(x) if kind == "float" else is_tensor(x) and x.dtype == getattr(torch, kind)
+    sizes = tuple(x.shape) if typed else ()
+    if len(sizes) != len(shape) or any(
+        isinstance(b, int) and a != b for a, b in zip(sizes, shape, strict=True)
+    ):
+        error = ValueError if typed else TypeError
+        expected = ", ".join(map(str, shape))
+        raise error(f"{name}: {argument} is {describe(x)}, expected a tensor of shape ({expected}), {kind}.")
+
+
+def check_groups(rewards: Tensor) -> None:
+    """Raise unless `rewards`, passed to `group_advantage`, has at least one group, of at least two each."""
+    check_tensor("group_advantage", "rewards", rewards, "float", "N", "G")
+    if len(rewards) == 0 or rewards.shape[1] < 2:
+        raise ValueError(
+            f"group_advantage: rewards has shape {tuple(rewards.shape)}, expected (N, G) with at least two "
+            "in a group: one alone has none to be compared with."
+        )
+
+
 def pad(questions: Sequence[Question]) -> Int[Tensor, "N PROMPT"]:
     """Encode prompts, with newlines on the left, so that all end in the last column."""
+    check_questions("pad", questions)
     return torch.stack([TOKENIZER.encode(question.prompt.rjust(PROMPT, "\n")) for question in questions])
 
 
@@ -113,6 +196,8 @@ def with_answers(
     Returns:
         The ids, shape (N, PROMPT + ANSWER), and where in them the answers are.
     """
+    check_questions("with_answers", questions)
+    check_answers("with_answers", answers, len(questions))
     ends = torch.stack([TOKENIZER.encode(answer.ljust(ANSWER, "\n")) for answer in answers])
     ids = torch.cat([pad(questions), ends], dim=1)
     lengths = torch.tensor([[PROMPT + len(answer)] for answer in answers])
@@ -131,6 +216,8 @@ def write_answers(
     Returns:
         The ids, shape (N, PROMPT + ANSWER), where in them the answers are, and the answers as texts.
     """
+    check_model("write_answers", model)
+    check_questions("write_answers", questions)
     ids = generate(model, pad(questions), ANSWER, temperature, generator=generator, cache=Cache())
     ended = torch.isin(ids[:, PROMPT:], ENDS).cumsum(dim=1)
     written = F.pad(ended[:, :-1] == 0, (1, 0), value=True)  # the character that ends it belongs to it
@@ -140,6 +227,8 @@ def write_answers(
 
 def accuracy(model: nn.Module, questions: Sequence[Question], temperature: float = 0.0) -> float:
     """Return the share of questions that a model answers right, word for word, on its own."""
+    check_model("accuracy", model)
+    check_questions("accuracy", questions)
     generator = torch.Generator().manual_seed(0)
     _, _, answers = write_answers(model, questions, temperature, generator)
     return sum(map(right, questions, answers)) / len(questions)
@@ -149,6 +238,10 @@ def answer_loss(
     logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"], is_answer: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy of the targets that belong to answers; the prompt is left out."""
+    check_tensor("answer_loss", "logits", logits, "float", "B", "T", "V")
+    check_tensor("answer_loss", "targets", targets, "int64", *logits.shape[:2])
+    check_tensor("answer_loss", "is_answer", is_answer, "bool", *logits.shape[:2])
+    check_range(targets, logits.shape[2], "answer_loss", "targets")
     targets = targets.masked_fill(~is_answer, -100)  # what F.cross_entropy ignores
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
 
@@ -173,6 +266,11 @@ def fine_tune(
     loss_of: Callable[[Tensor, Tensor, Tensor], Tensor] = answer_loss,
 ) -> None:
     """Train those parameters that require a gradient on questions with answers, 32 in each step."""
+    check_model("fine_tune", model)
+    check_sizes("fine_tune", 1, steps=steps)
+    check_numbers("fine_tune", 0, lr=lr)
+    check_seed("fine_tune", seed)
+    check_functions("fine_tune", answer=answer, loss_of=loss_of)
     rng = random.Random(seed)
     learns = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(learns, lr, weight_decay=0)
@@ -196,6 +294,7 @@ class LoRA(nn.Module):
     """
 
     def __init__(self, W: Float[Tensor, "n_out n_in"], rank: int):
+        check_tensor("LoRA", "W", W, "float", "n_out", "n_in")
         check_sizes("LoRA", 1, rank=rank)
         super().__init__()
         n_out, n_in = W.shape
@@ -209,6 +308,8 @@ class LoRA(nn.Module):
 
 def add_lora(model: GPT, rank: int) -> None:
     """Freeze a GPT, and add a product of two thin matrices to each matrix of its blocks."""
+    check_type(model, GPT, "add_lora", "model")
+    check_sizes("add_lora", 1, rank=rank)
     model.requires_grad_(False)
     for layer in model.transformer.h.modules():
         if isinstance(layer, nn.Linear):
@@ -239,6 +340,7 @@ def group_advantage(rewards: Float[Tensor, "N G"]) -> Float[Tensor, "N G"]:
 
     GRPO (Shao et al. 2024, section 4.1). A group whose rewards are all equal teaches nothing, so it gets 0.
     """
+    check_groups(rewards)
     centred = rewards - rewards.mean(dim=1, keepdim=True)
     return centred / (rewards.std(dim=1, keepdim=True) + 1e-4)
 
@@ -250,6 +352,9 @@ def policy_loss(
 
     The mean is over all characters that the model wrote, so a long answer counts more than a short one.
     """
+    check_tensor("policy_loss", "log_p", log_p, "float", "N", "T")
+    check_tensor("policy_loss", "advantage", advantage, "float", len(log_p), 1)
+    check_tensor("policy_loss", "written", written, "bool", *log_p.shape)
     return -(advantage * log_p * written).sum() / written.sum()
 
 
@@ -257,6 +362,8 @@ def kl_per_token(
     logits: Float[Tensor, "*B T V"], reference: Float[Tensor, "*B T V"]
 ) -> Float[Tensor, "*B T"]:
     """Return the Kullback–Leibler divergence from a reference, in nats, at each position."""
+    check_rows("logits", logits, "kl_per_token")
+    check_tensor("kl_per_token", "reference", reference, "float", *logits.shape)
     log_p, log_q = logits.log_softmax(dim=-1), reference.log_softmax(dim=-1)
     return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
 
@@ -279,6 +386,11 @@ def reinforce(
         After each step its answers, their rewards (8, 8), and their divergence from the model as it began, in
         nats per answer.
     """
+    check_type(model, GPT, "reinforce", "model")
+    check_sizes("reinforce", 1, steps=steps)
+    check_numbers("reinforce", 0, kl_weight=kl_weight, lr=lr)
+    check_seed("reinforce", seed)
+    check_functions("reinforce", reward=reward, advantage_of=advantage_of)
     reference = copy.deepcopy(model).requires_grad_(False)
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0)

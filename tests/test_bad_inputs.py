@@ -6,6 +6,7 @@ its arguments. SAID has wrong calls, and what is said of them.
 
 import ast
 import math
+import random
 import re
 import traceback
 import warnings
@@ -23,6 +24,7 @@ from beartype.door import is_bearable
 from torch import nn
 
 import attention_course
+from attention_course.answering import new_questions, reinforce
 from attention_course.attention import Cache
 from attention_course.checks import describe
 from attention_course.examine import examine
@@ -41,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 PACKAGE = Path(attention_course.__file__).parent
 MODULES = (
     *("averaging", "attention", "gpt", "llama", "flash", "heads", "stories", "text", "smollm", "speedrun"),
-    *("training", "plots", "questions", "exercises", "explorers"),
+    *("answering", "training", "plots", "questions", "exercises", "explorers", "fills"),
 )
 PUBLIC = {
     name: thing for each in MODULES for name, thing in vars(import_module(f"{PACKAGE.name}.{each}")).items()
@@ -51,6 +53,7 @@ STORIES = write_stories(seed=3, characters=4000)
 DATA = Corpus.of(STORIES)
 TOKENIZER = DATA.tokenizer
 V = TOKENIZER.vocab_size
+TWO = new_questions(random.Random(0), 2)
 RECIPE = Recipe(steps=2, batch_size=2, precision="float32")
 x, q, ids = torch.ones(5, 4), torch.ones(2, 5, 4), torch.zeros(1, 3, dtype=torch.long)
 MASK, ANGLES = torch.ones(5, 5, dtype=torch.bool), torch.ones(5, 2)
@@ -118,6 +121,19 @@ def ablated(model, heads):
 
 
 ablated.__annotations__ = unwrap(ablate).__annotations__
+
+
+def asked():
+    """A model that knows the letters of questions, as small as it can be."""
+    return GPT(GPTConfig(PUBLIC["TOKENIZER"].vocab_size, **SIZES | {"block_size": 128}))
+
+
+def reinforced(**given):
+    """Take the first step, which is what looks at the arguments."""
+    return next(reinforce(**given))
+
+
+reinforced.__annotations__ = unwrap(reinforce).__annotations__
 
 
 def heads(n):
@@ -221,8 +237,24 @@ BYTE_PAIRS.encode(text="ab")
 BYTE_PAIRS.decode(ids=ids[0])
 chat(question="why")
 stored_tensors(model=llama())
+reinforced(model=asked(), reward=right, steps=1, kl_weight=0.0, lr=1e-3, seed=0)
 load_smollm(precision="no such precision")
 newton_schulz(matrix=x, steps=2)
+new_questions(rng=random.Random(0), n=2, held_out=False)
+draw_sheet(rng=random.Random(0), answered=0.4)
+draw_block(rng=random.Random(0), answered=0.4, T=9)
+train_base(steps=1, seed=0, answered=0.4)
+pad(questions=TWO)
+with_answers(questions=TWO, answers=[" A hat.", " Poor Ann."])
+write_answers(model=asked(), questions=TWO, temperature=1.0, generator=None)
+accuracy(model=asked(), questions=TWO, temperature=0.0)
+answer_loss(logits=torch.ones(2, 3, 4), targets=torch.zeros(2, 3).long(), is_answer=torch.ones(2, 3).bool())
+fine_tune(model=asked(), steps=1, lr=1e-3, seed=0)
+LoRA(W=x, rank=2)
+add_lora(model=asked(), rank=2)
+group_advantage(rewards=x)
+policy_loss(log_p=x, advantage=x[:, :1], written=torch.ones(5, 4).bool())
+kl_per_token(logits=torch.ones(2, 3, 4), reference=torch.ones(2, 3, 4))
 Muon(groups=[nn.Parameter(x)], lr=0.1, momentum=0.9, betas=(0.9, 0.95), weight_decay=0.0)
 TokenShift(n_embd=4)
 TokenShift(4)(x=q, cache=None)
@@ -249,6 +281,7 @@ explore(name="attention_over_text", model=gpt(), tokenizer=TOKENIZER, text="Ann"
 LiveTraining(tokenizer=TOKENIZER, floors={}, prompt="Ann")
 ask(name="no such question")
 ask_again(name="no such question")
+fill(name="causal_mean_loop", again=False)
 warm_up(stem="no such rung")
 check(name="causal_mean_loop", function=causal_mean_loop)
 hint(name="causal_mean_loop")
@@ -284,6 +317,7 @@ POOL = (
 )
 UNCHECKED = {
     ("train", "callback"),  # the errors of a function are its own
+    ("reinforced", "reward"),
     ("RMSNorm", "x"),  # on another device than the module
     ("TokenShift", "x"),
 }
@@ -297,7 +331,7 @@ WORDS = {  # others for an argument
         "tricks": "trick",
         "stem": "rung",
     },
-    **{"heads": "head", "x": "q", "name": "explorer question exercise", "prompt": "CharTokenizer"},
+    **{"heads": "head", "x": "q", "name": "explorer question exercise fill", "prompt": "CharTokenizer"},
 }
 POSITIVE = (
     *("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "head_size", "d_v", "n_context", "window"),
@@ -559,6 +593,21 @@ examine(abs, vocab_size="65", block_size=24) | vocab_size = '65'
 examine(abs, vocab_size=29, block_size=10**20) | block_size … below 2**63
 examine(abs, vocab_size=10**9, block_size=24) | vocab_size = 1000000000, expected at most 1048576
 examine(abs, vocab_size=29, block_size=24, train="no") | train is str, expected True or False
+new_questions(random.Random(0), 2, held_out=None) | new_questions: held_out is NoneType, expected True or
+draw_block(random.Random(0), T=INF) | draw_block: T = inf, expected an integer of at least 1.
+fine_tune(asked(), steps=-1) | fine_tune: steps = -1, expected an integer of at least 1.
+fine_tune(asked(), 1, answer="Ann") | fine_tune: answer is str, expected a function.
+fine_tune(asked(), 1, loss_of=None) | fine_tune: loss_of is NoneType, expected a function.
+reinforced(model=asked(), reward=1.0, steps=1) | reinforce: reward is float, expected a function.
+reinforced(model=asked(), reward=right, steps=1, advantage_of=0) | reinforce: advantage_of is int, expected
+reinforced(model=asked(), reward=right, steps=-1) | reinforce: steps = -1, expected an integer of at least 1.
+accuracy(nn.Linear(2, 2), TWO) | Linear has block_size = None, expected
+with_answers(TWO, ["Poor Ann."]) | with_answers: answers has 1 entries, expected one str for each of 2
+with_answers(TWO, [" A hat.", "x" * 15]) | with_answers: answers holds … expected a str of at most 14 char
+policy_loss(x, x, x > 0) | policy_loss: advantage is … (5, 4), expected a tensor of shape (5, 1), float.
+answer_loss(q, ids, ids > 0) | answer_loss: targets is … (1, 3), expected a tensor of shape (2, 5), int64.
+group_advantage(x[:, :1]) | group_advantage: rewards has shape (5, 1), expected (N, G) with at least two in
+fill("causal_mean_loop", again=x) | fill: again is torch.float32, (5, 4), expected True or False.
 answer_accuracy(gpt(), "Sam gave Kim a ring.", TOKENIZER) | no answer … of 20 characters has block_size = 8
 """
 

@@ -22,7 +22,7 @@ from attention_course.patching import Edit, replaced, touching
 SHARED_MESSAGES: dict[str, str] = read_table(Path(__file__).parent / "shared_messages.toml")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mistake:
     """A common wrong answer.
 
@@ -38,6 +38,9 @@ class Mistake:
     function: Callable
     edits: tuple[Edit, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Mistake {' and '.join(self.names)}>"
+
 
 @dataclass(frozen=True, eq=False)
 class Property:
@@ -52,7 +55,7 @@ class Property:
     message: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Exercise:
     """An exercise, made by `exercise`.
 
@@ -72,7 +75,7 @@ class Exercise:
         gaps: the pieces of the reference that its fill leaves out; chosen by a program if there are none.
         begin: what to do first, said of a stub.
         judge: returns the verdict on an answer that no comparison with the reference can give; called with
-            the exercise, the answer, and the inputs.
+            the exercise, the answer, the inputs, and the guard of `judging.judge`.
     """
 
     name: str
@@ -90,6 +93,9 @@ class Exercise:
     gaps: tuple[str, ...] = ()
     begin: str = "Write the body, end it with a `return`, and run the cell again."
     judge: Callable | None = None
+
+    def __repr__(self) -> str:  # a verbose traceback shows a table of all exercises
+        return f"<Exercise {self.name}>"
 
     @cached_property
     def pairs(self) -> tuple[Mistake, ...]:

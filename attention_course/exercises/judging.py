@@ -149,7 +149,7 @@ def judge(
         )
     drawn = trial(exercise, torch.Generator().seed() if seed is None else seed)
     if exercise.judge:
-        return exercise.judge(exercise, function, *drawn.inputs[0])
+        return exercise.judge(exercise, function, *drawn.inputs[0], guard)
     answer = Submission(function, guard)
     try:
         return compare(drawn, answer)

@@ -14,6 +14,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from attention_course.checks import check_flags
 from attention_course.exercises import EXERCISES
 from attention_course.ladder import RUNGS
 from attention_course.names import look_up
@@ -85,8 +86,10 @@ def fill(name: str, again: bool = False) -> Fill:
         again: show it as if it had never been solved.
 
     Raises:
+        TypeError: again is neither True nor False.
         ValueError: there is no fill of that name; the message lists them.
     """
+    check_flags("fill", again=again)
     made = look_up(name, fills(), "fill")
     record, _ = kept()
     return Fill(made, [] if again else record.fills.get(name, []))

@@ -1,6 +1,8 @@
 """The page of rung 11: what the check says of it, and what the questions claim of one."""
 
+import contextlib
 import math
+import time
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import nn
 from attention_course.examine.planted import plant
 from attention_course.examine.wrapped_model import StoppedError, WrappedModel
 from attention_course.exercises import EXERCISES, check
+from attention_course.exercises.judging import judge
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.questions import QUESTIONS
 from attention_course.rungs.an_empty_page import exercises as rung
@@ -157,6 +160,37 @@ def test_the_report_is_one_click_away():
     page = check("gpt", cut, seed=0)._repr_html_()
     assert "<details><summary>The report</summary>" in page
     assert "First fix “It reads a full block”." in page
+
+
+class Slow(nn.Module):
+    """A right page, each of whose answers takes a while."""
+
+    def __init__(self, vocab_size, block_size):
+        super().__init__()
+        self.gpt = rung.gpt(vocab_size, block_size)
+
+    def forward(self, ids):
+        time.sleep(0.05)
+        return self.gpt(ids)
+
+
+def test_an_examination_gives_a_sign_of_life_with_each_answer():
+    signs = []
+
+    def guard(sizes):
+        signs.append(sizes)
+        return contextlib.nullcontext()
+
+    assert judge(EXERCISES["gpt"], rung.gpt, 0, guard).passed
+    assert len(signs) > 100
+    assert len(set(signs)) == 1
+
+
+def test_a_page_that_takes_too_long_is_called_too_large(monkeypatch):
+    monkeypatch.setattr(rung, "PATIENCE", 1.0)
+    verdict = judge(EXERCISES["gpt"], Slow, 0)
+    assert (verdict.passed, verdict.headline) == (False, "stopped")
+    assert "too large to be examined here" in verdict.message
 
 
 def test_sizes_are_new_each_time_and_no_size_of_ours():

@@ -58,6 +58,14 @@ def test_a_mistake_that_lacks_something_is_refused(monkeypatch, table, functions
 
 
 @EVERY
+def test_it_is_shown_by_its_name(exercise):
+    """A verbose traceback shows the values of variables, and all exercises are the value of one."""
+    assert exercise.name in repr(exercise)
+    for shown in (exercise, *exercise.mistakes):
+        assert len(repr(shown)) < 100
+
+
+@EVERY
 def test_texts_are_there(exercise):
     assert len(exercise.hints) >= 3
     assert 1 <= exercise.difficulty <= 5

@@ -3,7 +3,8 @@
 import contextlib
 import io
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -12,8 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attention_course.examine import examine
-from attention_course.examine.beginning import first_loss
+from attention_course.apart import Message
+from attention_course.examine import Examination, in_thread, questions_to, wrap
+from attention_course.examine.beginning import first_loss, gradients
 from attention_course.examine.wrapped_model import format_error
 from attention_course.exercises.comparing import close
 from attention_course.exercises.exercise import Exercise, Property, exercise
@@ -147,7 +149,21 @@ def draw_sizes(generator: torch.Generator) -> list[tuple]:
     return [(V, T)]
 
 
-def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -> Verdict:
+PATIENCE = 600.0  # seconds for all questions
+
+
+def in_time(messages: Iterable[Message], guard: Callable, sizes: tuple[int, int]) -> Iterator[Message]:
+    """Yield the messages of an examination, at most for PATIENCE seconds, and report each as a call."""
+    end = time.monotonic() + PATIENCE
+    for message in messages:
+        with guard(sizes):
+            pass
+        yield message
+        if time.monotonic() > end:
+            return
+
+
+def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int, guard: Callable) -> Verdict:
     """Judge the model that `make(vocab_size, block_size)` returns by an examination without training."""
     if isinstance(make, nn.Module):
         message = 'The class itself is expected, but this is a model. Write `check("gpt", MyGPT)`.'
@@ -166,13 +182,11 @@ def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -
         message = f"{call} returned {type(model).__name__}, where an `nn.Module` is expected."
         return Verdict(page.name, False, (), "not yet: wrong type", message)
     with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
-        report = examine(
-            model,
-            vocab_size=vocab_size,
-            block_size=block_size,
-            train=False,
-            require=["Every parameter gets a gradient"],
-        )
+        wrapped = wrap(model, vocab_size, block_size)
+        questions = questions_to(train=False, require=[gradients.name])
+        messages = in_time(in_thread(wrapped, questions), guard, (vocab_size, block_size))
+        begun = time.monotonic()
+        report = Examination(questions).follow(messages)
     details = f"<details><summary>The report</summary>{report._repr_mimebundle_()['text/html']}</details>"
     doubts = [finding for finding in report.findings if finding.verdict == "doubtful"]
     far = [  # the model is new, so nothing was learned that it could be this sure of
@@ -181,9 +195,14 @@ def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -
         if doubt.name == first_loss.name and float(doubt.measured.split()[0]) > math.log(vocab_size) + 10
     ]
     if report.stopped:
-        message = (
-            f"The examination of {call} was stopped before its end, so it says nothing. Run the cell again."
-        )
+        message = f"The examination of {call} was stopped before its end, so it says nothing."
+        if time.monotonic() - begun > PATIENCE:
+            message += (
+                f" {PATIENCE / 60:.0f} minutes were too few: the model is too large to be examined here. "
+                "Take a smaller `n_layer` or `n_embd` for it."
+            )
+        else:
+            message += " Run the cell again."
         return Verdict(page.name, False, (), "stopped", message, details)
     if report and not far:
         message = f"Nothing is wrong with {call}: two inputs, new random ones for this check. {page.insight}"
