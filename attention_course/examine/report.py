@@ -48,7 +48,8 @@ class Finding:
         if self.verdict in ("right", "not asked"):
             return ""
         first = f"This follows from “{self.follows_from}”: fix that first."
-        return f"Expected: {self.expected} {first if self.follows_from else self.cause} (Rung {self.rung})"
+        expected = f"Expected: {self.expected} " if self.expected else ""
+        return f"{expected}{first if self.follows_from else self.cause} (Rung {self.rung})"
 
     def __str__(self) -> str:
         lines = [f"{SIGNS[self.verdict]} {self.name}: {self.verdict}", self.measured, self.advice]

@@ -64,6 +64,7 @@ def test_doubts_are_not_faults():
     assert report
     assert report.headline == "1 doubtful, 1 right. Look at this: a."
     assert Report((finding("b", "right"),)).headline == "1 right."
+    assert str(Finding("a", "doubtful", "m.", cause="c.")).split("\n")[1:] == ["    m.", "    c. (Rung 8)"]
 
 
 def test_a_report_of_hardly_anything_passes_nothing():
