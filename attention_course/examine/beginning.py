@@ -285,6 +285,9 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
     if table:
         used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
         return f"{runs[0]} rows of {name} {shape}" if shape[0] == used and runs[0] else ""
+    padding = shape[0] - wrapped.vocab_size  # rows that round the vocabulary up, and whose logits are cut off
+    if padding > 0 and runs[0] == padding and not bool(grad[-padding:].any()):
+        return ""
     dead = [run for run, size in zip(runs, shape, strict=True) if run > max(5, 0.03 * size)]
     return f"{max(dead)} rows of {name} {shape}" if dead else ""
 

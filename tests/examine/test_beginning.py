@@ -308,6 +308,19 @@ def test_a_table_that_is_no_embedding_is_looked_at(model, says):
     assert (finding.verdict, says in finding.measured) == ("wrong" if says else "right", True), finding
 
 
+@pytest.mark.parametrize(("rows", "verdict"), [(slice(29), "right"), (slice(35, 64), "wrong")])
+def test_a_vocabulary_may_be_rounded_up(rows, verdict):
+    class Padded(Model):
+        def __init__(self):
+            super().__init__(29, 24)
+            self.more = nn.Sequential(nn.Linear(29, 32), nn.Linear(32, 64))
+
+        def forward(self, ids, targets=None):
+            return self.more(super().forward(ids)[0])[..., rows]
+
+    assert asked(beginning.gradients, Padded()).verdict == verdict
+
+
 def test_what_a_model_keeps_for_a_picture_is_no_hindrance():
     class Keeps(Model):
         def forward(self, ids, targets=None):
