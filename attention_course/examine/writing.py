@@ -242,7 +242,8 @@ def not_written(logits: Tensor, drawn: Tensor) -> Tensor:
     """Return the few ids but for which all tokens (B, T) are the likeliest, and which are none of them."""
     absent = logits.argmax(dim=-1)[logits.argmax(dim=-1) != drawn].unique()
     others = logits.index_fill(-1, absent, -math.inf).argmax(dim=-1)
-    return absent[: len(absent) if torch.equal(others, drawn) and len(absent) <= logits.shape[-1] // 8 else 0]
+    few = len(absent) <= logits.shape[-1] // 8
+    return absent if few and torch.equal(others, drawn) else absent[:0]
 
 
 def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:
@@ -348,19 +349,17 @@ def options_hold(variants: ModelVariants) -> Finding:
     sampled = {name: True for name in takes if "sampl" in name and takes[name].default is False}
     off = neutral(noisy)
     values = {"temperature": 0.5, "top_k": 3, "top_p": two_tokens(logits), "repetition_penalty": 5.0}
-    for name in asked:
-        value = values[name]
-        drawn = written_by(noisy, ids, 1, **{**sampled, **off, name: value})[:, T:]
-        slacks = 10 * noisy.tolerance(logits), 0.0
-        rounded, exact = (OPTIONS[name](logits, ids, value, slack) for slack in slacks)
-        finding = drawn_from(rounded, drawn, f"With {name}={value}: ", exact)
-        if finding.verdict == "wrong":
-            return replace(finding, cause=name)
+    tried = [{name: values[name]} for name in asked]
     if {"temperature", "top_k"} <= set(asked):
-        both = {name: values[name] for name in ("temperature", "top_k")}
-        drawn = written_by(noisy, ids, 1, **{**sampled, **off, **both})[:, T:]
-        rounded, exact = (cooler(k_best(logits, ids, 3, slack), ids, 0.5, slack) for slack in slacks)
-        finding = drawn_from(rounded, drawn, "With temperature=0.5 and top_k=3: ", exact)
+        tried.append({name: values[name] for name in ("top_k", "temperature")})
+    for options in tried:
+        drawn = written_by(noisy, ids, 1, **{**sampled, **off, **options})[:, T:]
+        rounded = exact = logits
+        for name, value in options.items():
+            rounded = OPTIONS[name](rounded, ids, value, 10 * noisy.tolerance(logits))
+            exact = OPTIONS[name](exact, ids, value, 0.0)
+        said = " and ".join(f"{name}={value}" for name, value in options.items())
+        finding = drawn_from(rounded, drawn, f"With {said}: ", exact)
         if finding.verdict == "wrong":
-            return replace(finding, cause="both")
+            return replace(finding, cause="both" if len(options) > 1 else said.partition("=")[0])
     return finding_if(True, f"{', '.join(asked)} do.")
