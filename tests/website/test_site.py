@@ -97,6 +97,15 @@ def test_all_code_arrives_and_what_it_printed(page, notebook):
             assert squeezed(text) in squeezed(page.texts[cell.id])
 
 
+def test_what_a_reader_is_to_change_leads_to_the_notebook(page, notebook):
+    """Unless the page itself has something to do there."""
+    asked = [cell for cell in notebook.cells if "do" in cell.metadata.get("tags", [])]
+    here = re.compile(r"^(ask|fill|check|explore)\(", re.M)
+    assert asked
+    for cell in asked:
+        assert here.search(cell.source) or "in the notebook" in page.texts[cell.id], cell.source
+
+
 def test_all_prose_arrives(page, notebook):
     """Word by word, without formulas, marks of Markdown, and links between rungs."""
     for cell in notebook.cells:

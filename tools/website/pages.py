@@ -52,6 +52,7 @@ PICTURE = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+
 SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)(pt)?" height="([\d.]+)')
 EMPTY = "Write the whole function in the notebook, where `check` judges whatever you write."
 TRAINED = '<p class="elsewhere">Here a model trains: <a href="#notebook">watch it in the notebook</a>.</p>'
+CHANGED = '<p class="elsewhere">Change and run this cell <a href="#notebook">in the notebook</a>.</p>'
 
 
 def python(code: str) -> Markup:
@@ -316,6 +317,8 @@ class Page:
             shown += f"\n{TRAINED}"
         if tagged(cell, "name") == training.CELL and (size := templates().globals["training_size"]):
             shown += f"\n{training.markup(size)}"
+        if tagged(cell, "do") is not None and not kind and TRAINED not in shown:
+            shown += f"\n{CHANGED}"
         return self._source(cell) + (f'\n<div class="output">{shown}</div>' if shown else "")
 
     def _fill(self, name: str) -> str:
