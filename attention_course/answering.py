@@ -29,7 +29,7 @@ from attention_course.checks import (
     is_tensor,
 )
 from attention_course.gpt import GPT, GPTConfig, autocast, block_size_of, generate
-from attention_course.names import shown
+from attention_course.names import look_up, shown
 from attention_course.stories import QUESTIONS, Story, draw_story, pick, write_stories
 from attention_course.text import CharTokenizer
 
@@ -58,7 +58,7 @@ class Question:
 
 def ask(key: str) -> str:
     """Return a question without its answer."""
-    return QUESTIONS[key].partition("?")[0] + "?"
+    return look_up(key, QUESTIONS, "question").partition("?")[0] + "?"
 
 
 def new_questions(rng: random.Random, n: int, held_out: bool = False) -> list[Question]:

@@ -12,6 +12,7 @@ import ipywidgets
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import source_of, unwrapped
 from attention_course.fills import fill
+from attention_course.names import look_up
 from attention_course.plots.card import CODE, frame, prose
 from attention_course.progress import counted, due, kept
 from attention_course.questions import ask_again
@@ -38,7 +39,7 @@ def portion(items: list[str]) -> list[str]:
 
 def exercise_again(name: str) -> ipywidgets.HTML:
     """Show an exercise to do again, with what to write in a cell of one's own."""
-    exercise, mine = EXERCISES[name], f"my_{name}"
+    exercise, mine = look_up(name, EXERCISES, "exercise"), f"my_{name}"
     head = source_of(unwrapped(exercise.reference))[0].replace(f"def {name}", f"def {mine}", 1)
     imports = "from attention_course.exercises import check"
     stub = f'{imports}\n\n{head}    ...\n\ncheck("{name}", {mine})'

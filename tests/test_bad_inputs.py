@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 PACKAGE = Path(attention_course.__file__).parent
 MODULES = (
     *("averaging", "attention", "gpt", "llama", "flash", "heads", "stories", "text", "smollm", "speedrun"),
-    *("answering", "training", "plots", "questions", "exercises", "explorers", "fills"),
+    *("answering", "training", "plots", "questions", "exercises", "explorers", "fills", "review"),
 )
 PUBLIC = {
     name: thing for each in MODULES for name, thing in vars(import_module(f"{PACKAGE.name}.{each}")).items()
@@ -284,6 +284,7 @@ ask_again(name="no such question")
 fill(name="causal_mean_loop", again=False)
 warm_up(stem="no such rung")
 check(name="causal_mean_loop", function=causal_mean_loop)
+exercise_again(name="causal_mean_loop")
 hint(name="causal_mean_loop")
 solution(name="causal_mean_loop")
 """
