@@ -1,5 +1,7 @@
 """What went wrong is called by its name; what is right but forbidden or cut off from gradients is told so."""
 
+import re
+
 import pytest
 import torch
 from answers import bad, judged, mean_of_past
@@ -138,6 +140,45 @@ def test_a_table_of_64_positions_is_too_short(name):
         return EXERCISES[name].reference(*arguments)
 
     assert not judged(name, looks_up, 0).passed
+
+
+RANKS = {
+    r"\(T, C\) or \(B, T, C\)": (2, 3),
+    r"`[xq]` (of shape )?\(\.\.\., ": (2, 3, 4),
+    "any shape": (1, 2, 3, 4),
+}
+PROMISED = [
+    (name, rank)
+    for name, exercise in EXERCISES.items()
+    for words, ranks in RANKS.items()
+    if re.search(words, exercise.task)
+    for rank in ranks
+]
+
+
+@pytest.mark.parametrize(("name", "rank"), PROMISED)
+def test_each_number_of_dimensions_that_a_task_promises_is_asked_for(name, rank):
+    def all_but_one(x, *others):
+        if x.dim() == rank:
+            raise IndexError
+        return EXERCISES[name].reference(x, *others)
+
+    assert not judged(name, all_but_one, 0).passed
+
+
+def test_a_mask_of_each_head_is_asked_for():
+    def takes_it_for_one_of_each_text(q, k, mask):
+        mask = mask[:, None] if q.dim() == 4 and mask.dim() == 3 else mask
+        return EXERCISES["attention_weights"].reference(q, k, mask)
+
+    assert not judged("attention_weights", takes_it_for_one_of_each_text, 0).passed
+
+
+def test_values_of_another_width_are_asked_for():
+    def averages_three_channels(blocks):
+        return EXERCISES["online_softmax"].reference(blocks) + torch.zeros(3)
+
+    assert not judged("online_softmax", averages_three_channels, 0).passed
 
 
 # Gradients

@@ -117,7 +117,7 @@ def draw_answers(generator: torch.Generator) -> list[tuple]:
 def draw_layers(generator: torch.Generator) -> list[tuple]:
     """Draw the input of a layer, its three matrices, and alpha: integer or not, above the rank or below.
 
-    One layer has as many outputs as inputs, and one as many as its rank, too; x has one to three dimensions.
+    One layer has as many outputs as inputs, and one as many as its rank, too; x has one to four dimensions.
     """
 
     def draw(shape, n_out, rank, alpha):
@@ -131,7 +131,7 @@ def draw_layers(generator: torch.Generator) -> list[tuple]:
         draw((3, 4), 4, 2, 5),
         draw((2, 3), 3, 3, 5),
         draw((2, 2, 5), 4, 3, 16.0),
-        draw((3, 2, 6), 5, 4, 3),
+        draw((2, 1, 3, 6), 5, 4, 3),
     ]
 
 

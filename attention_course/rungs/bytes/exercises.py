@@ -51,10 +51,10 @@ def draw_blocks(generator: torch.Generator) -> list[tuple]:
     """Draw blocks whose maximum rises, falls, and does both; some hold scores near 1000 and -1000."""
 
     def draw(sizes, levels, spread=1.0):
-        pairs = []
+        C, pairs = len(sizes) + 1, []
         for size, level in zip(sizes, levels, strict=True):
             scores = level + spread * torch.randn(size, generator=generator)
-            pairs.append((scores, torch.randn(size, 3, generator=generator)))
+            pairs.append((scores, torch.randn(size, C, generator=generator)))
         return (Blocks(tuple(pairs)),)
 
     return [

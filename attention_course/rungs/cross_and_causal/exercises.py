@@ -105,24 +105,26 @@ def no_gaps(mask, *sizes):
 def draw_cross(generator: torch.Generator) -> list[tuple]:
     """Draw two sequences, three matrices and a mask.
 
-    The two have equal shapes at first, then different lengths, then different channels; with and without a
-    batch. The mask is None, hides a few keys of each query, or all keys of one query or of one sequence. In
-    the last two inputs scores lie far apart, and in one of them the highest are hidden.
+    The two have equal shapes at first, then different lengths, then different channels; without a batch, with
+    one, and with one of two dimensions. The mask is None, hides a few keys of each query, or all keys of one
+    query or of one sequence. In the last two inputs scores lie far apart, and in one of them the highest are
+    hidden.
     """
-    sizes = [  # B, T_q, T_k, n_embd, n_context, head_size, d_v
-        (0, 2, 2, 2, 2, 2, 2),
-        (0, 3, 3, 2, 2, 3, 2),
-        (0, 3, 3, 3, 3, 2, 4),
-        (2, 3, 3, 4, 4, 2, 5),
-        (0, 4, 6, 3, 3, 2, 5),
-        (3, 2, 5, 4, 4, 3, 2),
-        (0, 3, 5, 2, 4, 3, 4),
-        (2, 5, 4, 3, 6, 5, 2),
+    sizes = [  # batch, T_q, T_k, n_embd, n_context, head_size, d_v
+        ((), 2, 2, 2, 2, 2, 2),
+        ((), 3, 3, 2, 2, 3, 2),
+        ((), 3, 3, 3, 3, 2, 4),
+        ((2,), 3, 3, 4, 4, 2, 5),
+        ((), 4, 6, 3, 3, 2, 5),
+        ((3,), 2, 5, 4, 4, 3, 2),
+        ((), 3, 5, 2, 4, 3, 4),
+        ((2,), 5, 4, 3, 6, 5, 2),
+        ((2, 3), 2, 4, 3, 2, 3, 2),
     ]
     drawn = []
-    for number, (B, T_q, T_k, n_embd, n_context, head_size, d_v) in enumerate(sizes):
-        shapes = ((T_q, n_embd), (T_k, n_context))
-        x, context = (torch.randn((B, *s) if B else s, generator=generator) for s in shapes)
+    for number, (batch, T_q, T_k, n_embd, n_context, head_size, d_v) in enumerate(sizes):
+        shapes = ((*batch, T_q, n_embd), (*batch, T_k, n_context))
+        x, context = (torch.randn(shape, generator=generator) for shape in shapes)
         matrices = [
             torch.randn(shape, generator=generator)
             for shape in ((n_embd, head_size), (n_context, head_size), (n_context, d_v))

@@ -45,9 +45,9 @@ def padding_weights(
 
 
 def draw_scores(generator: torch.Generator) -> list[tuple]:
-    """Draw scores: one number, one row, C == T, batches, rows far apart, near 1000 or -1000, wide ranges."""
+    """Draw scores: one number, one row, C == T, batches, heads, far apart, near 1000 or -1000, wide."""
     T, C = (torch.randperm(4, generator=generator)[:2] + 3).tolist()
-    shapes = [(1,), (3,), (1, 2), (2, 3), (4, 4), (1, T, C), (2, T, C), (3, 4, 4)]
+    shapes = [(1,), (3,), (1, 2), (2, 3), (4, 4), (1, T, C), (2, T, C), (3, 4, 4), (2, 3, T, C)]
     drawn = [torch.randn(shape, generator=generator) for shape in shapes]
     one_high, one_low = torch.tensor([[[0.0], [1000.0]], [[-1000.0], [0.0]]])
     shifted = [drawn[3] + one_high, drawn[3] + one_low, drawn[1] + 1000, drawn[4] - 1000]

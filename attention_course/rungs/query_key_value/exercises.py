@@ -95,6 +95,8 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
     drawn[7] = (*drawn[7][:2], (torch.arange(5) < lengths[:, None])[:, None])
     drawn[10] = (*drawn[10][:2], causal_mask(4).repeat(2, 1, 1))
     drawn[10][2][1, 2] = False  # one query of the second sequence
+    drawn[9] = (*drawn[9][:2], causal_mask(2, 5).repeat(3, 1, 1))
+    drawn[9][2][1, 1, 2:] = False  # a mask of each head
     for q, _, _ in drawn[5:]:
         q.mul_(3)
     for (q, k, _), strength, last in zip(drawn[11:], (4.0, 110.0), (20.0, -20.0), strict=True):
