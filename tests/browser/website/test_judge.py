@@ -154,6 +154,7 @@ BAD = {
     "an endless loop": (of("while True: pass"), "still running after 10 seconds"),
     "a gigabyte": (of("y = [0] * 2**28", "return x"), "not yet"),
     "a recursion": (of("return mine(x)"), "not yet"),
+    "a stub": (of("..."), "press Check again"),
     "the module of the reference": (
         of("from attention_course.rungs.bag_of_words import exercises"),
         "asks for the course's own solution",
@@ -616,6 +617,32 @@ def test_a_new_edition_comes_as_a_whole(judge, site, chromium, serve, tmp_path):
     script.write_text(script.read_text() + "\ndocument.body.dataset.edition = 'new';\n")
     page.goto(page.url)
     expect(page.locator("body")).to_have_attribute("data-edition", "new")
+    context.close()
+
+
+DAMAGE = """async (name) => {
+    const [cache] = (await caches.keys()).filter((each) => each.startsWith("attention "));
+    const address = new URL(name, location);
+    const kept = await (await (await caches.open(cache)).match(address)).arrayBuffer();
+    await (await caches.open(cache)).put(address, new Response(kept.slice(0, kept.byteLength / 2)));
+}"""
+
+
+def test_a_kept_judge_that_is_damaged_comes_anew(judge, chromium, address):
+    context = chromium.new_context()
+    page, good = context.new_page(), answer("shift_matrix", "mine")
+    page.goto(f"{address}02_tril_matmul/")
+    check(page, "shift_matrix", good)
+    for name in [path.name for path in judge.iterdir()]:
+        page.evaluate(KEPT, f"../judge/{judge.name}/{name}")
+    for name in ("pyodide.asm.wasm.packed", "python_stdlib.zip", "course.zip", "worker.js"):
+        page.evaluate(DAMAGE, f"../judge/{judge.name}/{name}")
+        page.reload()
+        if "✓ passed" not in (said := check(page, "shift_matrix", good)):  # it may have come anew already
+            assert "The judge could not be loaded: " in said
+            assert "[object" not in said
+            assert "✓ passed" in check(page, "shift_matrix", good)
+        page.evaluate(KEPT, f"../judge/{judge.name}/{name}")
     context.close()
 
 

@@ -278,7 +278,7 @@ def judged(exercise, source, given, name, seed):
         "tried": verdict.tried and "not_in_this_page" not in verdict.mistakes,
         "mistakes": verdict.mistakes,
         "message": repr(verdict),
-        "html": verdict._repr_html_(),
+        "html": verdict._repr_html_().replace("run the cell again", "press Check again"),
         "seconds": time.perf_counter() - start,
         "spent": bool(changed) or spoilt,  # later checks get a new worker: what is kept may be wrong
     }

@@ -7,8 +7,12 @@ import { loadPyodide } from "./pyodide.mjs";
 const here = new URL("./", import.meta.url).href;
 const tell = (kind, value) => postMessage({ kind, value });
 
-// Python itself comes packed, so that any server sends little; what has come is told for the bar.
+// Python itself comes packed, so that any server sends little; what has come is told for the bar. Where it breaks off,
+// or is something else, Pyodide would wait for ever: `breaks` says so.
 const plain = fetch;
+let broken;
+const breaks = new Promise((_, reject) => (broken = reject));
+const through = (body, stream) => (body.pipeTo(stream.writable).catch(broken), stream.readable);
 let come = 0;
 async function counted(name) {
   const answer = await plain(here + name);
@@ -20,12 +24,12 @@ async function counted(name) {
       into.enqueue(part);
     },
   });
-  return answer.body.pipeThrough(count);
+  return through(answer.body, count);
 }
 self.fetch = async (address, options) => {
   const name = String(address).split("/").at(-1);
   if (name === "pyodide.asm.wasm") {
-    const body = (await counted("pyodide.asm.wasm.packed")).pipeThrough(new DecompressionStream("gzip"));
+    const body = through(await counted("pyodide.asm.wasm.packed"), new DecompressionStream("gzip"));
     return new Response(body, { headers: { "Content-Type": "application/wasm" } });
   }
   if (name === "python_stdlib.zip") return new Response(await counted(name));
@@ -54,7 +58,8 @@ function shut() {
 async function load() {
   const course = counted("course.zip").then((body) => new Response(body).arrayBuffer());
   const lock = await (await plain(`${here}pyodide-lock.json`)).text();
-  const python = await loadPyodide({ indexURL: here, lockFileContents: lock, stdout: relay, stderr: () => {} });
+  const coming = loadPyodide({ indexURL: here, lockFileContents: lock, stdout: relay, stderr: () => {} });
+  const python = await Promise.race([coming, breaks]);
   tell("starting");
   python.unpackArchive(await course, "zip", { extractDir: "/course" });
   const functions = python.runPython(`
@@ -79,7 +84,7 @@ functions
 const loaded = load();
 loaded.then(
   () => tell("ready"),
-  (error) => tell("failed", String(error)),
+  (error) => tell("failed", error?.message ?? String(error)),
 );
 
 let working; // the timer of what is prepared for the checks to come

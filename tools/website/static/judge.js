@@ -9,6 +9,7 @@ const ANSWER = "attention-answer ";
 const CALL = 10; // seconds for one call of an answer
 const WORK = 90; // seconds for what the judge does between two calls
 const TOTAL = 600; // seconds for all of a check, whatever the worker tells
+const STILL = 90; // seconds in which nothing comes of the judge itself
 const TAGS = ["code", "div", "em", "li", "p", "span", "strong", "table", "tbody", "td", "th", "tr", "ul"]; // of a verdict
 const ATTRIBUTES = ["role", "scope", "style"];
 
@@ -66,7 +67,16 @@ function hear({ kind, value }) {
     ready = true;
     stay();
   } else if (["full", "ended", "failed"].includes(kind) || value?.spent) stop();
+  if (kind === "failed") forget();
   asked?.(kind, value);
+}
+
+// What the service worker keeps may be what is damaged.
+async function forget() {
+  for (const name of (await globalThis.caches?.keys()) ?? []) {
+    const cache = await caches.open(name);
+    for (const { url } of await cache.keys()) if (url.startsWith(new URL(root + judge, location))) await cache.delete(url);
+  }
 }
 
 // Have the service worker keep what this page has loaded, for the next visit and for one without a network.
@@ -102,6 +112,10 @@ function check(question, shown) {
       asked = null;
       resolve(result);
     };
+    const expect = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => hear({ kind: "failed", value: `nothing came for ${STILL} seconds` }), STILL * 1000);
+    };
     const wait = (seconds) => {
       clearTimeout(timer);
       end ??= performance.now() + TOTAL * 1000;
@@ -113,16 +127,20 @@ function check(question, shown) {
     asked = (kind, value) => {
       if (kind === "verdict") finish(value);
       else if (kind === "ended") finish({ headline: "it ends Python", message: ENDED });
-      else if (kind === "failed") finish({ broken: true, message: `The judge could not be loaded: ${value}. Press Check to try again.` });
+      else if (kind === "failed") finish({ broken: true, message: `The judge could not be loaded: ${String(value).replace(/\.$/, "")}. Press Check to try again. If that does not help, load this page again.` });
       else if (kind === "call") {
         given = value;
         wait(CALL);
       } else if (kind === "called" || kind === "ready") {
         wait(kind === "called" ? WORK : CALL);
-      } else shown(kind, value);
+      } else {
+        if (!ready) expect();
+        shown(kind, value);
+      }
     };
     if (!worker) start();
     if (ready) wait(CALL);
+    else expect();
     worker?.postMessage(question);
   });
 }
