@@ -59,8 +59,8 @@ class Session:
         questions: pairs of a name and a question, in their order.
         file: where the votes go, a JSON object per line. It must not exist yet.
 
-    A phone is known by a secret of its own. It has a place in the class while it is there, and for good once
-    it has voted.
+    A phone is known by a secret of its own. It has a place in the class while it is there, and gets one again
+    once it has voted.
 
     Attributes:
         at: the index of the question.
@@ -107,8 +107,8 @@ class Session:
             RefusedError: there are MOST phones already.
         """
         if phone not in self.heard:
-            self.heard = {each: at for each, at in self.heard.items() if each in self.phones or is_there(at)}
-            if len(self.heard) >= MOST:
+            self.heard = {each: at for each, at in self.heard.items() if is_there(at)}
+            if len(self.heard) >= MOST and phone not in self.phones:
                 raise RefusedError(f"This class is full: it has {MOST} phones.")
         self.heard[phone] = time.monotonic()
 

@@ -91,7 +91,7 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(session):
     assert (session.stage, session.votes) == ("first", [{}, {}])
 
 
-def test_a_class_has_room_for_so_many_phones_that_are_there_or_have_voted(session, monkeypatch):
+def test_a_class_has_room_for_so_many_phones_that_are_there_and_for_all_that_have_voted(session, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
     session.act("begin", "half", "join")
     session.vote("ann", "half", "1", "0")
@@ -100,13 +100,12 @@ def test_a_class_has_room_for_so_many_phones_that_are_there_or_have_voted(sessio
         session.hear("cleo")
     later = module.time.monotonic() + module.AWAY
     monkeypatch.setattr(module.time, "monotonic", lambda: later)
-    session.hear("cleo")  # in the place of Bob, who has not voted
-    for phone in ("dan", "bob"):
-        with pytest.raises(RefusedError, match="full"):
-            session.vote(phone, "half", "1", "1")
+    for phone in ("cleo", "dan"):  # in the places of Ann and Bob
+        session.vote(phone, "half", "1", "1")
+    with pytest.raises(RefusedError, match="full"):
+        session.vote("bob", "half", "1", "1")
     session.vote("ann", "half", "1", "1")
-    session.vote("cleo", "half", "1", "1")
-    assert session.counts(1) == [0, 2, 0]
+    assert session.counts(1) == [0, 3, 0]
 
 
 def test_a_phone_that_went_away_is_not_waited_for(session, monkeypatch):
