@@ -42,6 +42,9 @@ def main() -> None:
     given, options = parser.parse_known_args()
     if any(left in options and right == given.folder for left, right in pairwise(sys.argv)):
         parser.error("FOLDER comes before JupyterLab's options; their values come after =, as in --port=8889")
+    for left, right in pairwise(sys.argv):
+        if right in options and (given.no_lab or not (left.startswith("-") or right.startswith("-"))):
+            parser.error(printable(f"{right}: no such argument. A folder's name with spaces needs quotes."))
 
     try:
         from filelock import Timeout
@@ -54,7 +57,7 @@ def main() -> None:
         if not given.folder:
             parser.error("FOLDER cannot be empty.")
         folder = Path(given.folder).expanduser().resolve()
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         parser.error(printable(f"FOLDER cannot be {given.folder}: {error}"))
     try:
         remarks = prepare(published(), folder)

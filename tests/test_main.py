@@ -59,6 +59,14 @@ def test_the_value_of_an_option_is_not_taken_for_a_folder(command, capsys, argum
     assert list(Path.cwd().iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [("my", "course"), ("mine", "--no-lab", "--no-browser")])
+def test_what_is_neither_folder_nor_option_is_refused(command, capsys, arguments):
+    with pytest.raises(SystemExit):
+        command(*arguments)
+    assert f"{arguments[-1]}: no such argument." in capsys.readouterr().err
+    assert list(Path.cwd().iterdir()) == []
+
+
 def test_a_file_in_the_way_another_start_and_a_damaged_ledger_get_a_sentence(command, capsys, monkeypatch):
     monkeypatch.setattr(workspace, "PATIENCE", 0)
     Path("file").write_text("a file of mine")
