@@ -171,7 +171,7 @@ def kept() -> tuple[Record, str]:
     try:
         return (read(file) if file and file.exists() else Record()), ""
     except (OSError, ValueError) as error:
-        cure = "" if isinstance(error, OSError) else " Delete the file to begin a new one."
+        cure = "" if isinstance(error, OSError) else " Move the file away to begin a new one."
         return Record(), f"Your progress cannot be read: {told(error)}{cure}"
 
 

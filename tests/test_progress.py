@@ -144,8 +144,8 @@ def test_a_damaged_file_is_told_of_and_left_alone(file, text):
     assert "Your progress is not kept" in verdict._repr_html_()
     assert "Your progress is not kept" in repr(verdict)
     assert not re.search(r"object|argument|not subscriptable|recursion", repr(verdict)), "Python's own words"
-    assert "Delete the file" in repr(progress())
-    assert "Delete the file" in progress(RUNG.stem)._repr_html_()
+    assert "Move the file away" in repr(progress())
+    assert "Move the file away" in progress(RUNG.stem)._repr_html_()
     assert file.read_text() == text
 
 
@@ -160,7 +160,7 @@ def test_only_damage_is_a_reason_to_delete_the_file(file, monkeypatch):
         raise OSError(5, "Input/output error", str(file))
 
     file.write_text("{")
-    assert "Delete the file" in kept()[1]
+    assert "Move the file away" in kept()[1]
     monkeypatch.setattr("attention_course.progress.read_text", broken)
     assert "Input/output error" in kept()[1]
     assert "Delete" not in kept()[1]

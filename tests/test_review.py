@@ -171,7 +171,7 @@ def test_old_files_load_and_others_lose_nothing(file):
 
 def test_a_damaged_file_is_told_of(file):
     file.write_text("{")
-    assert "Delete the file" in repr(review())
+    assert "Move the file away" in repr(review())
 
 
 def test_a_review_takes_about_five_minutes_and_what_is_left_comes_next(file):
