@@ -19,6 +19,7 @@ from torch.nn.utils.parametrize import register_parametrization
 from attention_course.attention import Cache
 from attention_course.checks import (
     check_flags,
+    check_functions,
     check_numbers,
     check_range,
     check_rows,
@@ -145,13 +146,6 @@ def check_seed(name: str, seed: object) -> None:
     """Raise unless `seed`, passed to the function `name`, is an int from 0 to below 2**63."""
     check_type(seed, int, name, "seed")
     check_sizes(name, 0, seed=seed)
-
-
-def check_functions(name: str, **functions: object) -> None:
-    """Raise TypeError unless each argument of the function `name` can be called."""
-    for argument, function in functions.items():
-        if not callable(function):
-            raise TypeError(f"{name}: {argument} is {describe(function)}, expected a function.")
 
 
 def check_model(name: str, model: nn.Module) -> None:

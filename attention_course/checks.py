@@ -62,10 +62,11 @@ def check_flags(name: str, **flags: object) -> None:
             raise TypeError(f"{name}: {argument} is {describe(flag)}, expected True or False.")
 
 
-def check_callable(x: object, name: str, argument: str) -> None:
-    """Raise TypeError unless `x`, passed to the function `name` as `argument`, is None or can be called."""
-    if x is not None and not callable(x):
-        raise TypeError(f"{name}: {argument} is {describe(x)}, expected a function, or None.")
+def check_functions(name: str, **functions: object) -> None:
+    """Raise TypeError unless each argument of the function `name` can be called."""
+    for argument, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name}: {argument} is {describe(function)}, expected a function.")
 
 
 def check_path(path: object, name: str) -> None:

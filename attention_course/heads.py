@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attention_course.attention import causal_mask, record, record_weights
 from attention_course.checks import (
-    check_callable,
+    check_functions,
     check_ids,
     check_targets,
     check_type,
@@ -122,7 +122,7 @@ def attention_by(model: Llama, own: Callable) -> Iterator[None]:
         ValueError: the output of `own` is no tensor of floats in the shape of q.
     """
     check_type(model, Llama, "attention_by", "model")
-    check_callable(own, "attention_by", "own")
+    check_functions("attention_by", own=own)
 
     def attend(q, k, v, mask=None, is_causal=False, enable_gqa=False):
         k, v = (shared.repeat_interleave(q.shape[1] // shared.shape[1], dim=1) for shared in (k, v))

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from tqdm.auto import tqdm
 
-from attention_course.checks import check_callable, check_path, check_type
+from attention_course.checks import check_functions, check_path, check_type
 from attention_course.gpt import autocast, block_size_of
 from attention_course.text import Corpus, get_batch
 from attention_course.training.checkpoint import (
@@ -71,7 +71,8 @@ class Trainer:
         check_type(data, Corpus, "Trainer", "data")
         check_type(recipe, Recipe, "Trainer", "recipe")
         check_type(optimizer, (Optimizer, NoneType), "Trainer", "optimizer")
-        check_callable(schedule, "Trainer", "schedule")
+        if schedule is not None:
+            check_functions("Trainer", schedule=schedule)
         self.model, self.data, self.recipe = model, data, recipe
         self.block_size = block_size_of(model)
         check_length("training", data.train, self.block_size)
@@ -264,7 +265,8 @@ def train(
 def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "training") -> History:
     """Take all remaining steps; see `train`."""
     check_type(trainer, Trainer, "run", "trainer")
-    check_callable(callback, "run", "callback")
+    if callback is not None:
+        check_functions("run", callback=callback)
     check_type(name, str, "run", "name")
     history, stop = trainer.history, False
     bar = tqdm(
