@@ -12,6 +12,7 @@ import io
 import os
 import pickle
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -300,7 +301,9 @@ def serve(work: str, prepare: str, forks: bool) -> None:
                 carry_out(partial(function, request, send), send, forks)
             if ahead:
                 ahead(request)
-            os.waitpid(fork, 0)
+            while os.waitpid(fork, os.WNOHANG) == (0, 0):
+                if select.select([requests], [], [], 0.02)[0]:  # at its end: the kernel is gone
+                    kill_group(fork)
             kill_group(fork)
             send("gone")
 

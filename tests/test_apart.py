@@ -2,6 +2,7 @@
 
 import contextlib
 import pickle
+import subprocess
 import sys
 import threading
 
@@ -100,6 +101,25 @@ def test_what_it_starts_ends_with_it(ask):
     _, (_, pid), _ = ask("import subprocess; send('started', subprocess.Popen(['sleep', '99']).pid)")
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(pid).wait(10)
+
+
+@pytest.mark.skipif(
+    not Worker.forks, reason="Elsewhere the process at work is the one that would have to look."
+)
+def test_what_does_not_end_ends_with_a_kernel_that_was_killed(tmp_path):
+    (tmp_path / "at_work.py").write_text(WORK)
+    asks = """
+from attention_course.apart import Worker
+for message in Worker("at_work:work").ask("while True: pass", 60.0):
+    print(message, flush=True)
+"""
+    kernel = subprocess.Popen([sys.executable, "-c", asks], cwd=tmp_path, stdout=subprocess.PIPE)
+    kernel.stdout.readline()
+    started = psutil.Process(kernel.pid).children(recursive=True)
+    kernel.kill()
+    kernel.communicate()
+    assert len(started) == 2
+    assert psutil.wait_procs(started, timeout=10)[1] == []
 
 
 def test_a_function_with_a_cache_is_pickled_with_its_settings(monkeypatch, tmp_path):
