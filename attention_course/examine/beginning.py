@@ -58,7 +58,7 @@ def even_attention(variants: ModelVariants) -> Finding:
     reached = int((effects.amax(dim=0) > new.tolerance(new.logits(new.draw(1, T)))).sum())
     if not reached:
         raise CannotAskError("With its first parameters the model adds nothing of the past yet.")
-    seen = float(counted_alike(effects).mean())
+    seen = float(counted_alike(effects).nanmean())  # of a text that is cut short, nothing counts
     if seen <= MIN_EFFECTIVE_SHARE * reached and fades(effects, MIN_EFFECTIVE_SHARE * reached):
         raise CannotAskError("The effect of a token fades with its distance, in all texts alike.")
     return finding_if(
@@ -143,6 +143,9 @@ def own_loss(variants: ModelVariants) -> Finding:
     merged = F.cross_entropy(logits[:, :-1].flatten(0, 1)[:-1], y[:, 1:].flatten()[1:])  # as one long text
     named = (*others.items(), ("twice", float(merged)))
     cause = next((cause for cause, loss in named if abs(own - loss) < near), "")
+    if not (holds or cause) and own > right and beside_the_logits(new, x, **{name: y}):
+        said = f"{said} Parameters that serve no logits may have a part in it."
+        return finding_if(False, said, f"{right:.5f} nats.", "heads", "doubtful")
     return finding_if(holds, said, f"{right:.5f} nats, but for rounding.", cause)
 
 
@@ -199,6 +202,16 @@ def gradients(variants: ModelVariants) -> Finding:
         pairs = zip(grads, more, strict=True)
         grads = [(name, p, either(one, other)) for (name, p, one), (_, _, other) in pairs]
         silent = missing_gradients(noisy, grads)
+    ids, name = noisy.draw(2, variants.short), next((n for n in TARGET_ARGUMENTS if n in noisy.arguments), "")
+    beside = (
+        silent.keys() & beside_the_logits(noisy, ids, **({name: ids} if name else {})) if silent else set()
+    )
+    silent = {name: words for name, words in silent.items() if name not in beside}
+    if beside and not silent:
+        said = f"{len(beside)} of {len(grads)} get none from the logits, but from what else is returned: "
+        return finding_if(
+            False, f"{said}{', '.join(sorted(beside)[:3])}.", cause="heads", otherwise="doubtful"
+        )
     chosen = [lists_of(name) for name in first.keys() - silent]
     waiting = all(any(lists_of(name) & lists for lists in chosen) for name in silent)
     frozen = [n for n, p in noisy.named_parameters() if p.dim() > 1 and not p.requires_grad]
@@ -217,6 +230,24 @@ def gradients(variants: ModelVariants) -> Finding:
         cause="expert" if waiting else "",
         otherwise="doubtful" if waiting else "wrong",
     )
+
+
+def beside_the_logits(wrapped: WrappedModel, ids: Tensor, **targets: Tensor) -> set[str]:
+    """Return the parameters that get no gradient from the logits, but from what else is returned.
+
+    What has four dimensions does not count, such as keys and values for a cache: these serve logits.
+    """
+    named = {n.removeprefix("model."): p for n, p in wrapped.named_parameters() if p.requires_grad}
+    reached = []
+    with torch.enable_grad():
+        for parts in ([wrapped(ids)], parts_of(wrapped.answer(ids, **targets)).values()):
+            used = [p for p in parts if isinstance(p, Tensor) and p.requires_grad and p.dim() < 4]
+            total = torch.stack([each.float().square().sum() for each in used]).sum()
+            grads = gradients_by(total, list(named.values()))
+            reached.append(
+                {n for n, grad in zip(named, grads, strict=True) if grad is not None and grad.any()}
+            )
+    return reached[1] - reached[0]
 
 
 def head_is_trained(wrapped: WrappedModel) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from attention_course.examine.beginning import FADES, recency
+from attention_course.examine.beginning import FADES, recency, unregistered
 from attention_course.examine.question import (
     ATTENTION_TOKENS,
     MIN_OWN_EFFECT,
@@ -127,7 +127,8 @@ def finite(variants: ModelVariants) -> Finding:
     """Look for NaN and inf."""
     variants.given.leave_out_what_never_comes()
     new = variants.new
-    logits = new.logits(new.draw(4, variants.short))
+    texts = new.draw(4, variants.short), new.draw(1, new.block_size)
+    logits = torch.cat([new.logits(ids).flatten(0, 1) for ids in texts])
     if not logits.dtype.is_floating_point:
         return finding_if(False, f"dtype {logits.dtype}.", "A float dtype.", "integers")
     bad, never = int((~logits.isfinite()).sum()), len(new.never)
@@ -236,7 +237,9 @@ def repeatable(variants: ModelVariants) -> Finding:
     new = variants.new
     ids = new.draw(2, variants.short)
     once, again, third = (new.logits(ids, seed) for seed in (0, 1, 0))
-    cause = "memory" if max_abs_diff(once, third) > new.tolerance(once) else ""
+    cause = (
+        "memory" if max_abs_diff(once, third) > new.tolerance(once) else "list" if unregistered(new) else ""
+    )
     return equal_logits(new, once, again, "They differ by", cause)
 
 
@@ -257,7 +260,10 @@ def stateless(variants: ModelVariants) -> Finding:
     if finding.verdict != "right" or not variants.is_copy:
         return finding
     trained = variants.fresh().train()
+    modes = [module.training for module in trained.modules()]
     first, second = trained.logits(ids), trained.logits(ids)
+    if modes != [module.training for module in trained.modules()]:
+        return finding_if(False, "A call in train mode puts modules into eval mode.", "None.", "eval")
     if max_abs_diff(first, second) > trained.tolerance(first):
         return finding  # it counts its calls, or the like
     trained.eval().logits(ids)
@@ -501,10 +507,15 @@ def prefix_alone(variants: ModelVariants) -> Finding:
 def full_context(variants: ModelVariants) -> Finding:
     """Change the first tokens of a full block, and look at its last output."""
     noisy, T = variants.with_noise, variants.given.block_size
-    reach, effect = reach_of(noisy, T)
+    reach, effect = reach_of(noisy, noisy.draw(1, T, seed=4))
     if reach == T - 1:
         return finding_if(True, f"The first token reaches output {T - 1}.")
-    cause = "fading" if effect < FAINT else "window" if 0 < reach == reach_of(noisy, T - 1)[0] else ""
+    shorter, _ = reach_of(noisy, noisy.draw(1, T - 1, seed=4))
+    cause = "fading" if effect < FAINT else "window" if 0 < reach == shorter else ""
+    for ids in noisy.tokens.chunk(2):
+        text = ids[torch.randint(len(ids), (1, T), generator=torch.Generator().manual_seed(4))]
+        if not cause and reach_of(noisy, text)[0] == T - 1:
+            cause = "ids"
     return finding_if(
         False,
         f"The last of {T} outputs depends on {reach} tokens before it.",
@@ -514,13 +525,12 @@ def full_context(variants: ModelVariants) -> Finding:
     )
 
 
-def reach_of(wrapped: WrappedModel, T: int) -> tuple[int, float]:
-    """Return how far back the last output of T tokens sees, and how much it moves with what is there.
+def reach_of(wrapped: WrappedModel, ids: Tensor) -> tuple[int, float]:
+    """Return how far back the last output of a text (1, T) sees, and how much it moves with what is there.
 
     That is by halving the distance. The effect is in units of what rounding explains.
     """
-    ids = wrapped.draw(1, T, seed=4)
-    whole = wrapped.logits(ids)
+    T, whole = ids.shape[1], wrapped.logits(ids)
     limit = wrapped.tolerance(whole)
 
     def effect(distance: int) -> float:
@@ -547,7 +557,7 @@ def order_used(variants: ModelVariants) -> Finding:
     """Exchange the first two tokens that an output sees, and look at it; then compare with two late ones."""
     noisy, T = variants.with_noise, min(8, variants.given.block_size)
     ids = noisy.draw(4, T, seed=5)
-    reach, _ = reach_of(noisy, T)
+    reach, _ = reach_of(noisy, noisy.draw(1, T, seed=4))
     if reach == 1:
         raise CannotAskError("An output depends on one token before its own, and two have an order.")
     first = T - 1 - (reach or T - 1)  # 0, unless it looks through a window

@@ -148,6 +148,32 @@ def test_a_term_that_is_added_to_the_loss_is_doubtful():
     assert "z-loss" in finding.cause
 
 
+class SecondHead(Model):
+    """Returns more than logits, or adds what they are to its loss."""
+
+    def __init__(self, given):
+        super().__init__(29, 24)
+        self.second, self.given, self.unused = nn.Linear(29, 1), given, given == "nothing"
+
+    def forward(self, ids, targets=None):
+        logits, loss = super().forward(ids, targets)
+        value = self.second(logits)
+        if self.given == "a loss":
+            return logits, None if loss is None else loss + value.square().mean()
+        return (logits, loss) if self.unused else (logits, loss, value)
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "of_loss"),
+    [("a value", "doubtful", "right"), ("a loss", "doubtful", "doubtful"), ("nothing", "wrong", "right")],
+)
+def test_a_second_head_is_told_from_one_that_is_not_used(given, verdict, of_loss):
+    for question, expected in ((beginning.gradients, verdict), (beginning.own_loss, of_loss)):
+        finding = asked(question, SecondHead(given))
+        assert finding.verdict == expected, finding
+        assert ("own" in finding.cause or "second head" in finding.cause) == (expected == "doubtful")
+
+
 def test_gradients_pass_reentrant_checkpoints():
     class Checkpointed(Model):
         def forward(self, ids, targets=None):

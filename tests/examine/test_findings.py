@@ -229,7 +229,9 @@ def test_a_residual_stream_is_seen_beside_sums_over_time(residual, verdict, norm
     assert finding.verdict == verdict, finding
 
 
-@pytest.mark.parametrize("where", [(0, 0, 3), (slice(None), 1, 3), (0, slice(None), 3)])
+@pytest.mark.parametrize(
+    "where", [(0, 0, 3), (slice(None), 1, 3), (0, slice(None), 3), (0, slice(BLOCK - 1, None))]
+)
 @pytest.mark.parametrize("value", [torch.nan, -torch.inf])
 def test_what_is_not_finite_in_some_places_is_no_padding(where, value):
     class Odd(Model):
@@ -287,6 +289,22 @@ def test_a_leak_between_neighbours_is_found_in_a_long_block(block_size, every):
     finding = findings.no_leak.put_to(variants, {})
     assert finding.verdict == "wrong", finding
     assert finding.measured.startswith("In a full block")
+
+
+def test_texts_that_are_cut_apart_at_an_id_are_doubtful():
+    class Packed(Model):
+        def forward(self, ids, targets=None):
+            logits = super().forward(ids)[0]
+            for at in range(1, ids.shape[1]):
+                again = super().forward(ids[:, at:])[0]
+                logits = torch.cat(
+                    [logits[:, :at], torch.where(ids[:, at, None, None] == 7, again, logits[:, at:])], 1
+                )
+            return logits
+
+    finding = asked(findings.full_context, Packed(V, BLOCK))
+    assert finding.verdict == "doubtful", finding
+    assert "separates texts" in finding.cause
 
 
 def test_a_context_that_is_cut_is_not_said_to_fade():
@@ -351,3 +369,21 @@ def test_a_model_that_reads_the_block_by_one_matrix_is_not_called_wrong():
     finding = asked(findings.residual, WholeBlock())
     assert finding.verdict == "doubtful", finding
     assert "matrix of its own" in finding.cause
+
+
+def test_a_mode_that_a_model_sets_or_does_not_get_is_told():
+    class SetsIt(Model):
+        def forward(self, ids, targets=None):
+            return super().forward(ids, targets if self.eval() else None)
+
+    class DoesNotGetIt(Model):
+        def __init__(self):
+            super().__init__(V, BLOCK)
+            self.dropouts = [nn.Dropout(0.1)]
+
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids, targets)
+            return self.dropouts[0](logits), loss
+
+    assert "calls eval()" in asked(findings.stateless, SetsIt(V, BLOCK)).cause
+    assert "plain list" in asked(findings.repeatable, DoesNotGetIt()).cause
