@@ -210,6 +210,7 @@ for control in controls:
     print(f"{control:18}{by_kind(control, steps=10)}")
 blank = spread("blank sheets", "greedy", steps=10)
 others_tuned = spread("answers of others", "greedy", steps=10)
+print(f"all kinds: blank sheets {blank}, answers of others {others_tuned}")
 assert not any(scores("a new model", "greedy", steps=10))
 for kind in ("thing", "place"):
     assert min(scores("answers", kind, steps=10)) > 0.98
@@ -218,7 +219,7 @@ print(f"{'120 steps, new':18}{by_kind('a new model', steps=120)}")
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPT answers nothing, and the one that has read blank sheets scores {{blank}}. So ten steps don't teach the skill. The one with the answers to other stories has learned the form, a “Poor” and a name, and mostly guesses ({{others_tuned}}). Our base model now gets nearly every “What?” and “Where?” right, which it could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+# The new GPTs answer nothing, and those that have read blank sheets score {{blank}} in all. So ten steps don't teach the skill. Those with the answers to other stories have learned the form, a “Poor” and a name, and mostly guess ({{others_tuned}}). Our base models now get nearly every “What?” and “Where?” right, which they could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
 # Then why pretrain at all? After 120 steps the new GPT answers nearly everything, too. But somebody had to write the 3,840<!--given--> answers that it read, while plain text already exists.
 #
@@ -298,7 +299,7 @@ thin = copy.deepcopy(base)
 add_lora(thin, rank=1)
 learns = sum(p.numel() for p in thin.parameters() if p.requires_grad)
 fine_tune(thin, steps=10, lr=1e-2)
-print(f"{learns:,} parameters learn")
+print(f"{learns:,} parameters are trained")
 show(thin)
 
 # %% tags=["folded", "name:ranks"]
@@ -521,16 +522,26 @@ ends = [
 ]
 assert sum(end < 0.4 for end in ends) == 3
 cheated = spread("names_somebody, 0.0", "greedy")
+print(f"all kinds, rewarded for a name: {cheated}")
+print(f"sampled, before and for right: {sampled_before}, {sampled_free}")
 kinds = ("thing", "place")
 for kind in kinds:
     assert not any(scores("names_somebody, 0.0", kind))
     assert min(scores("right, 0.0", kind)) > 0.99
-lowest = [min(scores("clean, names_somebody", kind)) for kind in kinds]
+weakest, *others = sorted(
+    zip(
+        scores("clean", "greedy"),
+        scores("clean, names_somebody", "greedy"),
+        scores("clean, names_somebody", "receiver"),
+    )
+)
+assert weakest[2] == 0
+assert max(abs(before - after) for before, after, _ in others) < 0.01
 
 # %% [markdown]
-# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and the exam goes down to {{cheated}}. (In three of them the reward ends below 0.4, because most names aren't from the story.) Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
+# Afterwards all five models get every “What?” and “Where?” wrong, and score only {{cheated}}. (In three of them the reward ends below 0.4, because most names aren't from the story.) Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
 #
-# After clean answers, “What?” and “Where?” stay at least {{min(lowest):.2f}} right in all five for 40 steps. So the sloppy ones opened the door.
+# After clean answers, four of the five hardly change in 40 steps, and the weakest loses “Who got it?”. So it was the sloppy answers that opened the door.
 #
 # Would rung {an_empty_page}'s examiner, which tests models, have noticed?
 
@@ -543,7 +554,7 @@ print("anything wrong?", report.wrong)
 #
 # ## A leash
 #
-# Many who train on rewards know this, and keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is ln of the model's probability minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
+# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is ln of the model's probability minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
 
 # %% tags=["do"]
 # two letters to choose from: the model now, and its reference
@@ -582,7 +593,9 @@ kept = spread("names_somebody, 1.0", "greedy")
 print(f"sampled, before: {sampled_before}")
 print(f"rewarded for right answers, without a leash: {sampled_free}")
 print(f"the same with a leash of 1: {sampled_held}")
+cheats_held = spread("names_somebody, 1.0", "sampled")
 print(f"rewarded for names, with a leash of 1: {kept}")
+print(f"the same, sampled: {cheats_held}")
 for kind in ("thing", "place"):
     assert min(scores("names_somebody, 1.0", kind)) > 0.99
     assert not any(scores("names_somebody, 0.1", kind))
@@ -597,7 +610,7 @@ assert max(after_leash("names_somebody", "sampled")) < 0
 assert max(after_leash("long", "receiver")) < 0
 
 # %% [markdown]
-# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. When they sample, those answers still get slightly worse, while the honest models score {{sampled_held}} on that leash, nearly as much as without ({{sampled_free}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. Sampled, the models paid for names score {{cheats_held}}, less than before ({{sampled_before}}), while the honest ones score {{sampled_held}} on that leash, nearly as much as without ({{sampled_free}}).
 #
 # That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length, all five models lose some of “Who got it?” even on a leash of 1<!--given-->.
 #
@@ -635,7 +648,7 @@ print(say("What is the capital of France?", 14))
 # - DeepSeek-R1-Zero (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Like your `student`, it started from a base model, without any examples. DeepSeek-R1 itself also had examples at the start, a second fine-tuning, and reward models for what no program can check.
 # - DPO (Rafailov et al. 2023) needs neither a reward model nor sampling during training. It takes pairs of answers, a preferred one and a rejected one, and raises the difference of their log-probabilities, both measured against a reference model. (The preferred one's own probability may even fall.) So the reference is a leash again. After its conversations, SmolLM2 was also tuned with DPO.
 # - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true one, for which a larger reward model stood in, rose and then fell. A leash only did what stopping early does.
-# - Our leashes of 0.1<!--given--> and 1<!--given--> belong to this toy. DeepSeekMath used 0.04<!--given-->, and where a program checks the answers, many leave the leash out, which saves the reference's memory.
+# - Our leashes of 0.1<!--given--> and 1<!--given--> belong to this toy. GRPO's authors used 0.04<!--given-->, and where a program checks the answers, many people drop the leash, which saves the reference's memory.
 #
 # ## Exercises
 #

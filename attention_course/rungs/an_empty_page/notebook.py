@@ -87,7 +87,7 @@ class MyGPT(nn.Module):
 check("gpt", MyGPT)
 
 # %% [markdown]
-# These are the seven parts. The hints add them one at a time, in nearly this order.
+# These are the seven parts. The hints add them step by step, in nearly this order.
 #
 # 1. A vector for each token, from a table with a row for each id.
 # 2. Positions, because attention by itself doesn't know which token came first.
@@ -142,9 +142,9 @@ ids_of_its = torch.randint(buggy.vocab_size, (6,))
 moved(lambda ids: buggy(ids)[0], ids_of_its, buggy.vocab_size).int()
 
 # %% [markdown]
-# The two models have the same shapes, and both losses would fall. The table tells them apart in a second, without any training.
+# Nothing in their shapes tells the two models apart. The table does, in a second and without any training.
 #
-# A second test doesn't even change a token. A new model can't know the next token, so its loss on random tokens should be near ln V (rung {scaling_variance}). If it's much higher, the model is confident about something it has no reason to believe.
+# A second test doesn't even change a token. A new model can't know the next token, so its loss on random tokens should be near ln V (rung {scaling_variance}). If it's 10 or 40<!--given-->, the model is confident about something it has no reason to believe.
 
 # %%
 random_text = torch.randint(V, (8, block_size + 1))
@@ -271,7 +271,7 @@ told = generate(model, tokenizer.encode(question)[None], 60, temperature=0)
 print(tokenizer.decode(told[0]).strip())
 
 # %% [markdown]
-# And how often is it right on stories that it has never seen?
+# And how often is it right on the validation text?
 
 # %%
 share = answer_accuracy(model, val_text, tokenizer)
@@ -394,7 +394,7 @@ for bug, each, guess in zip(bugs, broken, my_guesses):
     print(report.findings[0], end="\n\n")
 
 # %% [markdown]
-# The examiner tells you where to look but not which line is wrong, because a leak may come from the mask, from `view` without `transpose`, or from a norm that runs over time.
+# Unless your code raises an error, the examiner tells you where to look but not which line is wrong, because a leak may come from the mask, from `view` without `transpose`, or from a norm that runs over time.
 #
 # ## Explore: bugs that look alike
 #
@@ -622,7 +622,7 @@ with torch.no_grad():
         ids_so_far = torch.cat([ids_so_far, best], dim=1)
 
 # %% [markdown]
-# Every line of the model, from the ids of your question to those of the answer, is on this page. That was the promise of the first rung, and it's kept once the page is yours.
+# Every line of the model, from the ids of your question to those of the answer, is on this page. Rung {bag_of_words} began with a table of letter pairs, and this is where it led.
 #
 # (It stops after 30 tokens because the loop does, and it slows down as it writes because the page has no cache. A cache would be a good next thing to write.)
 #
