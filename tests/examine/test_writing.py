@@ -207,16 +207,78 @@ class CalledLength(Writer):
         return self.write(ids, length)
 
 
+class OtherName(Drawing):
+    def generate(self, ids, max_seq_len, top_k=None):
+        return self.written(ids, max_seq_len - ids.shape[1], top_k=top_k)
+
+
+class Filled(Writer):
+    def generate(self, ids, n):
+        written = torch.zeros(len(ids), n, dtype=torch.long)
+        written[:, : ids.shape[1]] = ids  # an error, if n is smaller
+        written[:] = self.write(ids, n - ids.shape[1])
+        return written
+
+
+class NewAloneOfLength(Writer):
+    def generate(self, ids, length):
+        return self.write(ids, length)[:, ids.shape[1] :]
+
+
+@pytest.mark.parametrize("kind", [TotalLength, CalledLength, OtherName, Filled, NewAloneOfLength])
+def test_a_length_may_count_the_ids_that_are_given(kind):
+    for question in (writing.generates, writing.writes_predictions):
+        finding = asked(question, kind())
+        assert finding.verdict == "right", finding
+
+
 class FirstForever(Writer):
     def generate(self, ids, max_length):
         return torch.cat([ids, ids[:, :1].repeat(1, max_length - ids.shape[1])], dim=1)
 
 
-@pytest.mark.parametrize("kind", [TotalLength, CalledLength])
-def test_a_length_may_count_the_ids_that_are_given(kind):
-    for question in (writing.generates, writing.writes_predictions):
-        assert asked(question, kind()).verdict == "right"
-    assert asked(writing.writes_predictions, FirstForever()).verdict == "wrong"
+class Always12(Writer):
+    def generate(self, ids, n):
+        return self.write(ids, 12)
+
+
+class NamedAlways12(Writer):
+    def generate(self, ids, max_new_tokens):
+        return self.write(ids, 12)
+
+
+class OneLess(Writer):
+    def generate(self, ids, n):
+        return self.write(ids, n - 1)
+
+
+class TotalOneLess(Writer):
+    def generate(self, ids, n):
+        return self.write(ids, n - 1 - ids.shape[1])
+
+
+class NewTakenForTotal(Writer):
+    def generate(self, ids, max_new_tokens):
+        return self.write(ids, max_new_tokens - ids.shape[1])
+
+
+@pytest.mark.parametrize("block", [3, 5, 24, 40])
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        (FirstForever, ""),
+        (Always12, "count the rounds"),
+        (NamedAlways12, "count the rounds"),
+        (OneLess, "count the rounds"),
+        (TotalOneLess, "count the rounds"),
+        (NewTakenForTotal, "is taken for a length that counts"),
+    ],
+)
+def test_a_generate_that_writes_too_few_or_others_is_found_whatever_it_counts(kind, cause, block):
+    variants = ModelVariants(WrappedModel(kind(29, block), 29, block))
+    finding = writing.writes_predictions.put_to(variants, {})
+    assert finding.verdict == ("wrong" if not cause or (block > 5 and "taken" in cause) else "doubtful")
+    assert block < 24 or cause in finding.cause
 
 
 def test_a_generate_may_return_the_new_ids_alone():
