@@ -198,6 +198,8 @@ def writes_predictions(variants: ModelVariants) -> Finding:
                 fewer = written_by(noisy, ids, new - 1, **{**off, **options})
                 if fewer.shape[1] == new - 1:
                     return finding_if(False, said, f"It returns {T + new}.", "total")
+            if T > 1 and torch.equal(written_by(noisy, ids, 1, **{**off, **options}), ids):
+                return finding_if(False, f"{said} Asked for one, it writes none.", "All.", "none")
             return finding_if(False, said, f"It returns {T + new}.", "short", otherwise="doubtful")
         logits, drawn = noisy.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
         behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
@@ -356,7 +358,8 @@ def options_hold(variants: ModelVariants) -> Finding:
     logits = noisy.logits(ids)[:, -1:]
     with suppress(DoubtError):  # ids that are never to be written, such as padding, are not asked here
         drawn = written_by(noisy, ids, 1, **{**neutral(noisy), **likeliest(noisy)})[:, T:]
-        logits = logits.index_fill(-1, not_written(logits, drawn), -math.inf)
+        if drawn.shape == (len(ids), 1):
+            logits = logits.index_fill(-1, not_written(logits, drawn), -math.inf)
     sampled = {name: True for name in takes if "sampl" in name and takes[name].default is False}
     off = neutral(noisy)
     values = {"temperature": 0.5, "top_k": 3, "top_p": two_tokens(logits), "repetition_penalty": 5.0}
@@ -365,6 +368,10 @@ def options_hold(variants: ModelVariants) -> Finding:
         tried.append({name: values[name] for name in ("top_k", "temperature")})
     for options in tried:
         drawn = written_by(noisy, ids, 1, **{**sampled, **off, **options})[:, T:]
+        if drawn.shape != (len(ids), 1):
+            shape, expected = (len(drawn), T + drawn.shape[1]), f"Shape {(len(ids), T + 1)}."
+            said = f"Given ids of shape {tuple(ids.shape)} and asked for one more, generate returns {shape}."
+            return finding_if(False, said, expected, otherwise="doubtful")
         rounded = exact = logits
         for name, value in options.items():
             rounded = OPTIONS[name](rounded, ids, value, 10 * noisy.tolerance(logits))

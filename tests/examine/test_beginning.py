@@ -274,6 +274,42 @@ def test_a_loss_that_cannot_be_trained_on_is_told(reduced, verdict, says):
     assert (finding.verdict, says in finding.measured) == (verdict, True), finding
 
 
+class NoGrad(Model):
+    @torch.no_grad()
+    def forward(self, ids, targets=None):
+        return super().forward(ids, targets)
+
+
+class Inference(Model):
+    @torch.inference_mode()
+    def forward(self, ids, targets=None):
+        return super().forward(ids, targets)
+
+
+class Detached(Model):
+    def forward(self, ids, targets=None):
+        return super().forward(ids)[0].detach()
+
+
+class InTraining(Model):
+    def forward(self, ids, targets=None):
+        with torch.set_grad_enabled(self.training and torch.is_grad_enabled()):
+            return super().forward(ids, targets)
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"),
+    [(NoGrad, "wrong"), (Inference, "wrong"), (Detached, "wrong"), (InTraining, "not asked")],
+)
+def test_logits_without_a_gradient_are_found_and_are_no_error_of_the_examiner(kind, verdict):
+    variants = ModelVariants(WrappedModel(kind(29, 24), 29, 24))
+    finding = beginning.gradients.put_to(variants, {})
+    assert finding.verdict == verdict, finding
+    assert verdict == "not asked" or "torch.no_grad()" in finding.cause
+    for question in (beginning.slope, beginning.gradient_sizes):
+        assert question.put_to(variants, {}).verdict == "not asked"
+
+
 class Positions(Model):
     """Positions as minGPT has them, of shape (1, T, C)."""
 

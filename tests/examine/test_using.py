@@ -113,6 +113,15 @@ def test_a_reference_that_computes_otherwise_is_told_from_one_of_other_parameter
     assert "Are the parameters the same?" in finding.cause
 
 
+@pytest.mark.parametrize(
+    "reference", [lambda ids: None, lambda ids: ids.upper(), Returned(Model(V, BLOCK), after=str)]
+)
+def test_a_reference_without_logits_is_told(reference):
+    finding = beside(reference)
+    assert (finding.verdict, "The reference gives no logits" in finding.measured) == ("wrong", True), finding
+    assert "examiner" not in finding.cause
+
+
 def test_a_leak_is_traced_to_its_module():
     class Mean(nn.Module):
         def forward(self, x):

@@ -170,6 +170,16 @@ class OneShort(Drawing):
         return self.written(ids, max_new_tokens - 1)
 
 
+class OneShortCooled(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.0):
+        return self.written(ids, max_new_tokens - 1, temperature=temperature)
+
+
+class FirstDropped(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.0):
+        return self.written(ids, max_new_tokens, temperature=temperature)[:, 1:]
+
+
 @pytest.mark.parametrize(
     ("kind", "verdicts"),
     [  # of three questions: does it go on, does it write what it predicts, do the options hold?
@@ -180,7 +190,9 @@ class OneShort(Drawing):
         (Stops, "doubtful right not asked"),
         (EitherOr, "right right wrong"),
         (FirstText, "right wrong not asked"),
-        (OneShort, "right doubtful not asked"),
+        (OneShort, "right wrong not asked"),
+        (OneShortCooled, "right wrong doubtful"),
+        (FirstDropped, "wrong doubtful doubtful"),
     ],
 )
 def test_how_a_generate_is_judged(kind, verdicts):
@@ -262,23 +274,25 @@ class NewTakenForTotal(Writer):
         return self.write(ids, max_new_tokens - ids.shape[1])
 
 
-@pytest.mark.parametrize("block", [3, 5, 24, 40])
+@pytest.mark.parametrize("block", [5, 24, 40])
 @pytest.mark.parametrize(
-    ("kind", "cause"),
-    [
-        (FirstForever, ""),
-        (Always12, "count the rounds"),
-        (NamedAlways12, "count the rounds"),
-        (OneLess, "count the rounds"),
-        (TotalOneLess, "count the rounds"),
-        (NewTakenForTotal, "is taken for a length that counts"),
+    ("kind", "verdict", "of_one_id", "cause"),
+    [  # after one id a total is the same as one too few
+        (FirstForever, "wrong", "wrong", ""),
+        (Always12, "doubtful", "doubtful", "count the rounds"),
+        (NamedAlways12, "doubtful", "doubtful", "count the rounds"),
+        (OneLess, "wrong", "doubtful", "Count the rounds"),
+        (TotalOneLess, "wrong", "doubtful", "Count the rounds"),
+        (NewTakenForTotal, "wrong", "doubtful", "is taken for a length that counts"),
     ],
 )
-def test_a_generate_that_writes_too_few_or_others_is_found_whatever_it_counts(kind, cause, block):
+def test_a_generate_that_writes_too_few_or_others_is_found_whatever_it_counts(
+    kind, verdict, of_one_id, cause, block
+):
     variants = ModelVariants(WrappedModel(kind(29, block), 29, block))
     finding = writing.writes_predictions.put_to(variants, {})
-    assert finding.verdict == ("wrong" if not cause or (block > 5 and "taken" in cause) else "doubtful")
-    assert block < 24 or cause in finding.cause
+    assert finding.verdict == (of_one_id if block < 6 else verdict), finding
+    assert block < 6 or cause in finding.cause
 
 
 def test_a_generate_may_return_the_new_ids_alone():
