@@ -217,6 +217,9 @@ def gradients(variants: ModelVariants) -> Finding:
         names = ", ".join(name.removeprefix("model.") for name in frozen[:3])
         said = f"All {len(grads)} that are trained do, but these are not trained: {names}."
         return finding_if(False, said, cause="frozen", otherwise="doubtful")
+    if not silent and (alike := in_one_place(variants.wrapped)):
+        said = f"All {len(grads)} do, but {alike} are two parameters in the same memory."
+        return finding_if(False, said, "One parameter.", "memory", otherwise="doubtful")
     if not silent and not head_is_trained(noisy):
         said = f"All {len(grads)} do, but no matrix gets one for the logits of tokens that are not read."
         return finding_if(False, said, "One for each token in the last layer.", "head", otherwise="doubtful")
@@ -276,6 +279,16 @@ def unregistered(wrapped: WrappedModel) -> str:
             listed = isinstance(held, nn.Module) and held is not vars(module)[name]
             if (trained or listed) and id(held) not in known:
                 return f"{type(module).__name__}.{name}"
+    return ""
+
+
+def in_one_place(model: nn.Module) -> str:
+    """Return the names of two parameters whose numbers begin at one address; or ""."""
+    names = dict[int, str]()
+    for name, parameter in model.named_parameters():
+        at, name = parameter.data_ptr(), name.removeprefix("model.")
+        if parameter.numel() and names.setdefault(at, name) != name:
+            return f"{names[at]} and {name}"
     return ""
 
 

@@ -178,6 +178,16 @@ def test_a_tied_head_that_is_detached_is_doubtful(detached, verdict):
     assert asked(beginning.gradients, model).verdict == verdict
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_two_parameters_in_one_place_are_doubtful(tied):
+    model = Model(tied=tied)
+    assert asked(beginning.gradients, model).verdict == "right"
+    model.tokens.weight = nn.Parameter(model.head.weight.data)
+    finding = asked(beginning.gradients, model)
+    assert finding.verdict == "doubtful", finding
+    assert "tokens.weight and head.weight are two parameters" in finding.measured
+
+
 def test_embeddings_that_are_not_trained_are_doubtful():
     model = Model()
     model.tokens.requires_grad_(False)
