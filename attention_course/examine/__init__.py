@@ -74,7 +74,8 @@ def examine(
             longer block, of which the report tells.
         train: whether to train it, on one batch and on stories of 40 or so characters: character i is id i.
         reference: a second implementation with the same parameters: a module, or a function of ids. What is
-            computed wrongly, but the same way for all tokens, such as a scale, nothing else can find.
+            computed wrongly, but the same way for all tokens, such as a scale, nothing else can find. If its
+            parameters have other numbers, that is what is found.
         step: how to read with a cache, if the model takes one that is not known: a function
             (model, ids, cache) that returns (logits, cache): logits of all these ids, (B, T, V). The first
             cache is None.

@@ -36,6 +36,11 @@ STEPS = [10.0**-power for power in range(2, 7)]  # too long ones bend, too short
 SLACK = 0.02  # of a slope: right models in float32 stay below 0.001, ReLUs switch
 Gradient = tuple[str, nn.Parameter, Tensor | None]
 
+
+class NoGradientError(CannotAskError):
+    """The logits do not depend on the parameters, as backward() sees it."""
+
+
 # How it begins
 
 
@@ -190,7 +195,13 @@ def gradients(variants: ModelVariants) -> Finding:
         return finding_if(False, said, "A layer for each place.", "shared", otherwise="doubtful")
     if hidden := unregistered(noisy):
         return finding_if(False, f"What is in {hidden} is not in model.parameters().", cause="list")
-    grads = gradients_of(noisy)
+    try:
+        grads = gradients_of(noisy)
+    except NoGradientError as error:
+        with torch.enable_grad():
+            if variants.is_copy and loss_of(noisy.copied().train()).requires_grad:
+                raise CannotAskError("Its logits have a gradient in train mode alone.") from None
+        return finding_if(False, str(error), cause="cut")
     odd = [name for name, _, grad in grads if grad is not None and not bool(grad.isfinite().all())]
     if odd:
         return finding_if(False, f"NaN or inf in {', '.join(odd[:3])}.", "Finite gradients.", "nan")
@@ -219,6 +230,9 @@ def gradients(variants: ModelVariants) -> Finding:
         names = ", ".join(name.removeprefix("model.") for name in frozen[:3])
         said = f"All {len(grads)} that are trained do, but these are not trained: {names}."
         return finding_if(False, said, cause="frozen", otherwise="doubtful")
+    if not silent and (alike := in_one_place(variants.wrapped)):
+        said = f"All {len(grads)} do, but {alike} are two parameters in the same memory."
+        return finding_if(False, said, "One parameter.", "memory", otherwise="doubtful")
     if not silent and not head_is_trained(noisy):
         said = f"All {len(grads)} do, but no matrix gets one for the logits of tokens that are not read."
         return finding_if(False, said, "One for each token in the last layer.", "head", otherwise="doubtful")
@@ -299,6 +313,16 @@ def unregistered(wrapped: WrappedModel) -> str:
     return ""
 
 
+def in_one_place(model: nn.Module) -> str:
+    """Return the names of two parameters whose numbers begin at one address; or ""."""
+    names = dict[int, str]()
+    for name, parameter in model.named_parameters():
+        at, name = parameter.data_ptr(), name.removeprefix("model.")
+        if parameter.numel() and names.setdefault(at, name) != name:
+            return f"{names[at]} and {name}"
+    return ""
+
+
 def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: Tensor | None) -> str:
     """Say what of a parameter gets no gradient: all of it, or rows or columns side by side; "" if all does.
 
@@ -336,8 +360,7 @@ def gradients_of(wrapped: WrappedModel, seed: int = 0) -> list[Gradient]:
     with torch.enable_grad():
         loss = loss_of(wrapped, seed)
         if not loss.requires_grad:
-            said = "the loss depends on no parameter: is there a no_grad() or a detach() in forward()?"
-            raise ValueError(said)
+            raise NoGradientError("The logits have no gradient, so no parameter gets one.")
         grads = gradients_by(loss, [p for _, p in trained])
     return [(name, p, grad) for (name, p), grad in zip(trained, grads, strict=True)]
 

@@ -29,7 +29,10 @@ MIN_EFFECTIVE_SHARE = 0.41  # right models have 0.44 and more, unscaled scores o
 MIN_OWN_EFFECT = 1.5  # right models have 2.0 and more; without a residual stream 1.4 at most
 OUTWEIGHS = 10.0  # with faint layers a residual stream gives 60 and more, and none 1.5 at most
 RAISED = "The model raised this error on a text that it has to be able to read."
-OURS = "No line of the model raised this, so the examiner itself may be wrong. Please report it."
+OURS = (
+    "No line of the model raised this. Either it returned what the examiner itself does not expect, or the "
+    "examiner is wrong. Please report it."
+)
 DOUBT = "Look at the line that raised this. It may be right if it asks for what the examiner doesn't know."
 ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
 REQUIRED = "Give the model what it is asked for, or leave the question out of `require`."

@@ -34,6 +34,7 @@ CACHES = ("past_key_values", "layer_past", "past", "kv_cache", "kv_caches", "cac
 PASS_STEP = "Pass step=, a function (model, ids, cache) that returns (logits, cache); cache is None at first."
 ONE_BY_ONE = 10.0  # a token that is read alone is rounded otherwise: times the tolerance
 REBUILT = ("from_pretrained", "_init_weights", "init_weights")  # of models that are built without memory
+PARAMETERS = 1e-5  # of the largest number of a parameter, by which another that is the same may differ
 MANY = 32  # buffers, each of which is changed
 GROWS = 3.0  # times the error of early tokens: right models have 1.2 at most; ALiBi, of Bloom, in bfloat16 6
 FAR = 10.0  # times it; rotary positions that are counted in bfloat16 have 20
@@ -158,35 +159,55 @@ def follows_reference(variants: ModelVariants) -> Finding:
     (beside,) = variants.given.beside
     if beside is None:
         raise CannotAskError("Pass reference=, a second implementation with the same parameters.")
-    given, reference = together(variants, variants.given.of(beside))
+    given, reference = variants.given, variants.given.of(beside)
+    theirs = dict(reference.named_parameters())
+    shapes = [{n: p.shape for n, p in named} for named in (given.named_parameters(), theirs.items())]
+    if not variants.is_copy or not theirs or shapes[0] != shapes[1]:
+        return compared_with(reference, given)
+    reference, away = reference.in_float32(), {n: apart(p, theirs[n]) for n, p in given.named_parameters()}
+    name = max(away, key=lambda name: away[name])
+    if away[name]:
+        finding = compared_with(reference, variants.new)
+        if finding.cause in ("first", "attention", "later"):  # the logits differ
+            said = f"Of the parameters {name.removeprefix('model.')} differs most, by up to {away[name]:.2g}."
+            return replace(finding, measured=f"{finding.measured} {said}", cause="parameters")
+    with torch.no_grad():
+        theirs = dict(reference.named_parameters())
+        for name, parameter in variants.with_noise.named_parameters():
+            theirs[name].copy_(parameter)
+    said = "With the parameters of the model, and noise, in both: "
+    return compared_with(reference, variants.with_noise, said)
+
+
+def compared_with(reference: WrappedModel, given: WrappedModel, said: str = "") -> Finding:
+    """Compare the logits of a model with those of its reference; `said` stands before what is measured."""
     ids = given.draw(4, min(given.block_size, MAX_BACKWARD_TOKENS), seed=21)
-    one, other = given.logits(ids), reference.logits(ids)
+    one = given.logits(ids)
+    try:
+        other = reference.logits(ids)
+    except Exception as error:
+        measured = f"The reference gives no logits. {format_error(error)}"
+        return finding_if(False, measured, "reference(ids) returns logits (B, T, V).", "unread")
     if one.shape != other.shape:
         return finding_if(False, f"Shape {tuple(one.shape)}; the reference's is {tuple(other.shape)}.")
     limit = ONE_BY_ONE * given.tolerance(other)
     moved = ((one - other).abs().amax(dim=(0, 2)) > limit).nonzero()[:, 0].tolist()
+    most = f"{float((one - other).abs().max()):.2g}"
     if not moved:
-        return finding_if(True, f"The logits differ by at most {float((one - other).abs().max()):.2g}.")
-    said = f"{len(moved)} of {ids.shape[1]} outputs differ, by up to {float((one - other).abs().max()):.2g}; "
+        return finding_if(True, f"{said}The logits differ by at most {most}.")
+    said += f"{len(moved)} of {ids.shape[1]} outputs differ, by up to {most}; "
     cause = "first" if moved[0] == 0 else "attention" if moved[0] == 1 else "later"
     return finding_if(
         False, f"{said}the first is output {moved[0]}.", f"At most {limit:.1g}, by rounding.", cause
     )
 
 
-def together(variants: ModelVariants, reference: WrappedModel) -> tuple[WrappedModel, WrappedModel]:
-    """Return the model and its reference, with the same noise in both if their parameters are named alike."""
-    given = variants.given
-    theirs = dict(reference.named_parameters())
-    shapes = [{n: p.shape for n, p in named} for named in (given.named_parameters(), theirs.items())]
-    if not variants.is_copy or not theirs or shapes[0] != shapes[1]:
-        return given, reference
-    noisy, reference = variants.with_noise, reference.in_float32()
-    with torch.no_grad():
-        theirs = dict(reference.named_parameters())
-        for name, parameter in noisy.named_parameters():
-            theirs[name].copy_(parameter)
-    return noisy, reference
+def apart(one: Tensor, other: Tensor) -> float:
+    """Return how far two parameters of one shape differ, in the shorter of their dtypes; 0 if by rounding."""
+    dtype = min(one.dtype, other.dtype, key=lambda dtype: dtype.itemsize)
+    one, other = (x.detach().cpu().to(dtype).double() for x in (one, other))
+    away, largest = (float(x.abs().max()) if x.numel() else 0.0 for x in (one - other, other))
+    return away if away > PARAMETERS * largest else 0.0
 
 
 @asks("Its own dtype is precise enough")

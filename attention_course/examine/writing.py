@@ -83,45 +83,52 @@ def generated(
 ) -> Tensor:
     """Return what `written_by` does, and leave the model in the mode in which generate leaves it."""
     takes, (B, T) = options_of(wrapped), ids.shape
-    torch.manual_seed(seed)
     total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
     name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & set(takes) else "")
-    write, called = wrapped.model.generate, f"generate(ids, {max_new_tokens}): "
+    write = wrapped.model.generate
     theirs = getattr(write, "__module__", "").startswith("transformers.")
     if theirs and "kwargs" in takes:
         options = {"eos_token_id": None, **options}  # an id that ends a text would be followed by padding
 
-    def arguments(amount: int) -> tuple[list[int], dict[str, Any]]:
-        return ([], {name: amount, **options}) if name else ([amount], options)
-
-    try:
-        given, named = arguments(max_new_tokens)
-        inspect.signature(write).bind(ids, *given, **named)
-    except TypeError as error:
-        raise CannotAskError(called + format_error(error)) from error
-    try:
-        for amount in (T + max_new_tokens, max_new_tokens) if total else (max_new_tokens,):
-            given, named = arguments(amount)
+    def asked(amount: int) -> Tensor:
+        given, named = ([], {name: amount, **options}) if name else ([amount], options)
+        called = f"generate(ids, {amount}): "
+        try:
+            inspect.signature(write).bind(ids, *given, **named)
+        except TypeError as error:
+            raise CannotAskError(called + format_error(error)) from error
+        torch.manual_seed(seed)
+        try:
             with kept(SHARED + OWN), torch.no_grad():
                 written = write(ids.to(wrapped.device), *given, **named)
-            if isinstance(written, Tensor) and T < written.shape[-1] <= T + max_new_tokens:
-                break
-    except Exception as error:
-        own = getattr(inspect.unwrap(write), "__code__", None)
-        if isinstance(error, AssertionError) and raised_in(error) is not own:
-            raise  # forward() refuses what generate passes to it
-        if theirs:
-            raise CannotAskError(
-                f"The generate of transformers reads all ids. {format_error(error)}"
-            ) from error
-        raise DoubtError(called + format_error(error)) from error
-    if written is None:
-        raise DoubtError("generate returns None. Does it end in a return?")
-    if not isinstance(written, Tensor) or written.dim() != 2:
-        raise CannotAskError(f"generate returns {type(written).__name__}, not ids (B, T).")
-    if written.shape == (B, max_new_tokens) and max_new_tokens != T:  # the new ids alone
-        return torch.cat([ids, written.cpu()], dim=1)
-    return written.cpu()
+        except Exception as error:
+            own = getattr(inspect.unwrap(write), "__code__", None)
+            if isinstance(error, AssertionError) and raised_in(error) is not own:
+                raise  # forward() refuses what generate passes to it
+            if theirs:
+                raise CannotAskError(
+                    f"The generate of transformers reads all ids. {format_error(error)}"
+                ) from error
+            raise DoubtError(called + format_error(error)) from error
+        if written is None:
+            raise DoubtError("generate returns None. Does it end in a return?")
+        if not isinstance(written, Tensor) or written.dim() != 2:
+            raise CannotAskError(f"generate returns {type(written).__name__}, not ids (B, T).")
+        alone = written.shape == (B, amount) and not torch.equal(written[:, :T].cpu(), ids.cpu())
+        return torch.cat([ids.cpu(), written.cpu()], dim=1) if alone else written.cpu()
+
+    new, whole = max_new_tokens, T + max_new_tokens  # a length may count the ids that are given: ask for both
+    answers, errors = list[Tensor](), list[Exception]()
+    for amount in (whole, new) if total else (new, whole) if T > 1 and not name else (new,):
+        try:
+            answers.append(asked(amount))
+        except Exception as error:
+            errors.append(error)
+        if answers and answers[-1].shape[1] == whole:
+            break
+    if not answers:
+        raise errors[0]
+    return min(answers, key=lambda written: abs(written.shape[1] - whole))
 
 
 @asks("It keeps writing past its block")
@@ -186,8 +193,14 @@ def writes_predictions(variants: ModelVariants) -> Finding:
         if len(written) != len(ids):
             return finding_if(False, f"Of {len(ids)} texts it returns {len(written)}.", "All.", "texts")
         if written.shape[1] != T + new:
-            said = f"generate(ids, {new}) appends {written.shape[1] - T} tokens."
-            return finding_if(False, said, f"It appends {new}.", "short", otherwise="doubtful")
+            said = f"Given {T} ids and asked for {new} more, generate returns {written.shape[1]} in all."
+            if 1 < T < new == written.shape[1]:  # is it a total, or as many whatever it is asked for?
+                fewer = written_by(noisy, ids, new - 1, **{**off, **options})
+                if fewer.shape[1] == new - 1:
+                    return finding_if(False, said, f"It returns {T + new}.", "total")
+            if T > 1 and torch.equal(written_by(noisy, ids, 1, **{**off, **options}), ids):
+                return finding_if(False, f"{said} Asked for one, it writes none.", "All.", "none")
+            return finding_if(False, said, f"It returns {T + new}.", "short", otherwise="doubtful")
         logits, drawn = noisy.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
         behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
         missed = behind > 10 * noisy.tolerance(logits)
@@ -345,7 +358,8 @@ def options_hold(variants: ModelVariants) -> Finding:
     logits = noisy.logits(ids)[:, -1:]
     with suppress(DoubtError):  # ids that are never to be written, such as padding, are not asked here
         drawn = written_by(noisy, ids, 1, **{**neutral(noisy), **likeliest(noisy)})[:, T:]
-        logits = logits.index_fill(-1, not_written(logits, drawn), -math.inf)
+        if drawn.shape == (len(ids), 1):
+            logits = logits.index_fill(-1, not_written(logits, drawn), -math.inf)
     sampled = {name: True for name in takes if "sampl" in name and takes[name].default is False}
     off = neutral(noisy)
     values = {"temperature": 0.5, "top_k": 3, "top_p": two_tokens(logits), "repetition_penalty": 5.0}
@@ -354,6 +368,10 @@ def options_hold(variants: ModelVariants) -> Finding:
         tried.append({name: values[name] for name in ("top_k", "temperature")})
     for options in tried:
         drawn = written_by(noisy, ids, 1, **{**sampled, **off, **options})[:, T:]
+        if drawn.shape != (len(ids), 1):
+            shape, expected = (len(drawn), T + drawn.shape[1]), f"Shape {(len(ids), T + 1)}."
+            said = f"Given ids of shape {tuple(ids.shape)} and asked for one more, generate returns {shape}."
+            return finding_if(False, said, expected, otherwise="doubtful")
         rounded = exact = logits
         for name, value in options.items():
             rounded = OPTIONS[name](rounded, ids, value, 10 * noisy.tolerance(logits))

@@ -204,6 +204,16 @@ def test_a_tied_head_that_is_detached_is_doubtful(detached, verdict):
     assert asked(beginning.gradients, model).verdict == verdict
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_two_parameters_in_one_place_are_doubtful(tied):
+    model = Model(tied=tied)
+    assert asked(beginning.gradients, model).verdict == "right"
+    model.tokens.weight = nn.Parameter(model.head.weight.data)
+    finding = asked(beginning.gradients, model)
+    assert finding.verdict == "doubtful", finding
+    assert "tokens.weight and head.weight are two parameters" in finding.measured
+
+
 def test_embeddings_that_are_not_trained_are_doubtful():
     model = Model()
     model.tokens.requires_grad_(False)
@@ -298,6 +308,42 @@ def test_a_loss_that_cannot_be_trained_on_is_told(reduced, verdict, says):
 
     finding = asked(beginning.own_loss, Returns())
     assert (finding.verdict, says in finding.measured) == (verdict, True), finding
+
+
+class NoGrad(Model):
+    @torch.no_grad()
+    def forward(self, ids, targets=None):
+        return super().forward(ids, targets)
+
+
+class Inference(Model):
+    @torch.inference_mode()
+    def forward(self, ids, targets=None):
+        return super().forward(ids, targets)
+
+
+class Detached(Model):
+    def forward(self, ids, targets=None):
+        return super().forward(ids)[0].detach()
+
+
+class InTraining(Model):
+    def forward(self, ids, targets=None):
+        with torch.set_grad_enabled(self.training and torch.is_grad_enabled()):
+            return super().forward(ids, targets)
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"),
+    [(NoGrad, "wrong"), (Inference, "wrong"), (Detached, "wrong"), (InTraining, "not asked")],
+)
+def test_logits_without_a_gradient_are_found_and_are_no_error_of_the_examiner(kind, verdict):
+    variants = ModelVariants(WrappedModel(kind(29, 24), 29, 24))
+    finding = beginning.gradients.put_to(variants, {})
+    assert finding.verdict == verdict, finding
+    assert verdict == "not asked" or "torch.no_grad()" in finding.cause
+    for question in (beginning.slope, beginning.gradient_sizes):
+        assert question.put_to(variants, {}).verdict == "not asked"
 
 
 class Positions(Model):

@@ -81,6 +81,47 @@ def test_the_table_of_real_bugs_is_true_and_no_mended_version_is_called_wrong(na
     assert first in ("nothing", table.verdicts_of(table.findings(ALL[name], broken=True)[:1]))
 
 
+def beside(reference, model=None):
+    made = WrappedModel(model or Model(V, BLOCK), V, BLOCK)
+    made.beside = (reference,)
+    return using.follows_reference.put_to(ModelVariants(made), {})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("changed", [None, "layers.1.norm_b.weight", "head.weight"])
+def test_parameters_that_are_not_those_of_the_reference_are_told(changed, dtype):
+    model, reference = Model(V, BLOCK), Model(V, BLOCK).to(dtype)
+    reference.load_state_dict(model.state_dict())
+    if changed:
+        with torch.no_grad():
+            reference.get_parameter(changed).mul_(1.5)
+    finding = beside(reference, model)
+    assert finding.verdict == ("wrong" if changed else "right"), finding
+    assert not changed or f"Of the parameters {changed} differs most, by up to" in finding.measured
+    assert not changed or "load_state_dict" in finding.cause
+
+
+def test_a_reference_that_computes_otherwise_is_told_from_one_of_other_parameters():
+    class Twice(Model):
+        def forward(self, ids, targets=None):
+            return 2 * super().forward(ids)[0]
+
+    model, reference = Model(V, BLOCK), Twice(V, BLOCK)
+    reference.load_state_dict(model.state_dict())
+    finding = beside(reference, model)
+    assert (finding.verdict, "parameters of the model" in finding.measured) == ("wrong", True), finding
+    assert "Are the parameters the same?" in finding.cause
+
+
+@pytest.mark.parametrize(
+    "reference", [lambda ids: None, lambda ids: ids.upper(), Returned(Model(V, BLOCK), after=str)]
+)
+def test_a_reference_without_logits_is_told(reference):
+    finding = beside(reference)
+    assert (finding.verdict, "The reference gives no logits" in finding.measured) == ("wrong", True), finding
+    assert "examiner" not in finding.cause
+
+
 def test_a_leak_is_traced_to_its_module():
     class Mean(nn.Module):
         def forward(self, x):

@@ -170,6 +170,16 @@ class OneShort(Drawing):
         return self.written(ids, max_new_tokens - 1)
 
 
+class OneShortCooled(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.0):
+        return self.written(ids, max_new_tokens - 1, temperature=temperature)
+
+
+class FirstDropped(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.0):
+        return self.written(ids, max_new_tokens, temperature=temperature)[:, 1:]
+
+
 @pytest.mark.parametrize(
     ("kind", "verdicts"),
     [  # of three questions: does it go on, does it write what it predicts, do the options hold?
@@ -180,7 +190,9 @@ class OneShort(Drawing):
         (Stops, "doubtful right not asked"),
         (EitherOr, "right right wrong"),
         (FirstText, "right wrong not asked"),
-        (OneShort, "right doubtful not asked"),
+        (OneShort, "right wrong not asked"),
+        (OneShortCooled, "right wrong doubtful"),
+        (FirstDropped, "wrong doubtful doubtful"),
     ],
 )
 def test_how_a_generate_is_judged(kind, verdicts):
@@ -207,16 +219,80 @@ class CalledLength(Writer):
         return self.write(ids, length)
 
 
+class OtherName(Drawing):
+    def generate(self, ids, max_seq_len, top_k=None):
+        return self.written(ids, max_seq_len - ids.shape[1], top_k=top_k)
+
+
+class Filled(Writer):
+    def generate(self, ids, n):
+        written = torch.zeros(len(ids), n, dtype=torch.long)
+        written[:, : ids.shape[1]] = ids  # an error, if n is smaller
+        written[:] = self.write(ids, n - ids.shape[1])
+        return written
+
+
+class NewAloneOfLength(Writer):
+    def generate(self, ids, length):
+        return self.write(ids, length)[:, ids.shape[1] :]
+
+
+@pytest.mark.parametrize("kind", [TotalLength, CalledLength, OtherName, Filled, NewAloneOfLength])
+def test_a_length_may_count_the_ids_that_are_given(kind):
+    for question in (writing.generates, writing.writes_predictions):
+        finding = asked(question, kind())
+        assert finding.verdict == "right", finding
+
+
 class FirstForever(Writer):
     def generate(self, ids, max_length):
         return torch.cat([ids, ids[:, :1].repeat(1, max_length - ids.shape[1])], dim=1)
 
 
-@pytest.mark.parametrize("kind", [TotalLength, CalledLength])
-def test_a_length_may_count_the_ids_that_are_given(kind):
-    for question in (writing.generates, writing.writes_predictions):
-        assert asked(question, kind()).verdict == "right"
-    assert asked(writing.writes_predictions, FirstForever()).verdict == "wrong"
+class Always12(Writer):
+    def generate(self, ids, n):
+        return self.write(ids, 12)
+
+
+class NamedAlways12(Writer):
+    def generate(self, ids, max_new_tokens):
+        return self.write(ids, 12)
+
+
+class OneLess(Writer):
+    def generate(self, ids, n):
+        return self.write(ids, n - 1)
+
+
+class TotalOneLess(Writer):
+    def generate(self, ids, n):
+        return self.write(ids, n - 1 - ids.shape[1])
+
+
+class NewTakenForTotal(Writer):
+    def generate(self, ids, max_new_tokens):
+        return self.write(ids, max_new_tokens - ids.shape[1])
+
+
+@pytest.mark.parametrize("block", [5, 24, 40])
+@pytest.mark.parametrize(
+    ("kind", "verdict", "of_one_id", "cause"),
+    [  # after one id a total is the same as one too few
+        (FirstForever, "wrong", "wrong", ""),
+        (Always12, "doubtful", "doubtful", "count the rounds"),
+        (NamedAlways12, "doubtful", "doubtful", "count the rounds"),
+        (OneLess, "wrong", "doubtful", "Count the rounds"),
+        (TotalOneLess, "wrong", "doubtful", "Count the rounds"),
+        (NewTakenForTotal, "wrong", "doubtful", "is taken for a length that counts"),
+    ],
+)
+def test_a_generate_that_writes_too_few_or_others_is_found_whatever_it_counts(
+    kind, verdict, of_one_id, cause, block
+):
+    variants = ModelVariants(WrappedModel(kind(29, block), 29, block))
+    finding = writing.writes_predictions.put_to(variants, {})
+    assert finding.verdict == (of_one_id if block < 6 else verdict), finding
+    assert block < 6 or cause in finding.cause
 
 
 def test_a_generate_may_return_the_new_ids_alone():
