@@ -499,7 +499,7 @@ assert sum(rose[-5:]) > sum(rose[:5]) + 1
 assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 
 # %% [markdown]
-# It found out that names pay, and the reward is far higher than at first. Ask it what was given, and it names a person.
+# It found out that names pay. Ask it what was given, and it names a person.
 #
 # Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. Now compare what happens if `right` is rewarded.
 
@@ -516,11 +516,6 @@ for name, run in runs.items():
     print(f"{name:20}{by_kind(run)}")
 sampled_before = spread("sloppy", "sampled")
 sampled_free = spread("right, 0.0", "sampled")
-ends = [
-    sum(seed["rewarded"]["names_somebody, 0.0"]["reward"][-5:]) / 5
-    for seed in measured()["seeds"]
-]
-assert sum(end < 0.4 for end in ends) == 3
 cheated = spread("names_somebody, 0.0", "greedy")
 print(f"all kinds, rewarded for a name: {cheated}")
 print(f"sampled, before and for right: {sampled_before}, {sampled_free}")
@@ -539,9 +534,9 @@ assert weakest[2] == 0
 assert max(abs(before - after) for before, after, _ in others) < 0.01
 
 # %% [markdown]
-# Afterwards all five models get every “What?” and “Where?” wrong, and score only {{cheated}}. (In three of them the reward ends below 0.4, because most names aren't from the story.) Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
+# Afterwards all five models get every “What?” and “Where?” wrong, and score only {{cheated}}. Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
 #
-# After clean answers, four of the five hardly change in 40 steps, and the weakest loses “Who got it?”. So it was the sloppy answers that opened the door.
+# After clean answers, four of the five hardly change, and the weakest loses “Who got it?”. So it was the sloppy answers that opened the door.
 #
 # Would rung {an_empty_page}'s examiner, which tests models, have noticed?
 
