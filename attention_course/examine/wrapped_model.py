@@ -423,7 +423,7 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
     fitting = [each for each in tensors if each.shape[-1] == vocab_size]
     for found in fitting or tensors:
         return found
-    raise TypeError(f"{type(output).__name__} was returned, without logits in it")
+    raise TypeError(f"{type(output).__name__} without logits in it was returned")
 
 
 def held_by(module: nn.Module) -> Iterator[tuple[str, Any]]:

@@ -198,7 +198,8 @@ def writes_predictions(variants: ModelVariants) -> Finding:
                 fewer = written_by(noisy, ids, new - 1, **{**off, **options})
                 if fewer.shape[1] == new - 1:
                     return finding_if(False, said, f"It returns {T + new}.", "total")
-            if T > 1 and torch.equal(written_by(noisy, ids, 1, **{**off, **options}), ids):
+            two = noisy.draw(1, 2)  # after one id a total is the same as one too few
+            if block > 1 and torch.equal(written_by(noisy, two, 1, **{**off, **options}), two):
                 return finding_if(False, f"{said} Asked for one, it writes none.", "All.", "none")
             return finding_if(False, said, f"It returns {T + new}.", "short", otherwise="doubtful")
         logits, drawn = noisy.logits(written[:, :-1])[:, T - 1 :], written[:, T:]

@@ -276,22 +276,20 @@ class NewTakenForTotal(Writer):
 
 @pytest.mark.parametrize("block", [5, 24, 40])
 @pytest.mark.parametrize(
-    ("kind", "verdict", "of_one_id", "cause"),
-    [  # after one id a total is the same as one too few
-        (FirstForever, "wrong", "wrong", ""),
-        (Always12, "doubtful", "doubtful", "count the rounds"),
-        (NamedAlways12, "doubtful", "doubtful", "count the rounds"),
-        (OneLess, "wrong", "doubtful", "Count the rounds"),
-        (TotalOneLess, "wrong", "doubtful", "Count the rounds"),
-        (NewTakenForTotal, "wrong", "doubtful", "is taken for a length that counts"),
+    ("kind", "verdict", "cause"),
+    [
+        (FirstForever, "wrong", ""),
+        (Always12, "doubtful", "count the rounds"),
+        (NamedAlways12, "doubtful", "count the rounds"),
+        (OneLess, "wrong", "Count the rounds"),
+        (TotalOneLess, "wrong", "Count the rounds"),
+        (NewTakenForTotal, "wrong", "is taken for a length that counts"),
     ],
 )
-def test_a_generate_that_writes_too_few_or_others_is_found_whatever_it_counts(
-    kind, verdict, of_one_id, cause, block
-):
+def test_a_generate_that_writes_too_few_or_others_is_found_whatever_it_counts(kind, verdict, cause, block):
     variants = ModelVariants(WrappedModel(kind(29, block), 29, block))
     finding = writing.writes_predictions.put_to(variants, {})
-    assert finding.verdict == (of_one_id if block < 6 else verdict), finding
+    assert finding.verdict == verdict, finding
     assert block < 6 or cause in finding.cause
 
 
