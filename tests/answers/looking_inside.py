@@ -146,3 +146,22 @@ wrong(
     find_by_the_loss=induction_head_by(lambda weights: (weights + 1e-3).log().mean(dim=-1)),
     find_by_the_norm=induction_head_by(lambda weights: weights.norm(dim=-1)),
 )
+
+
+def counting_the_token_itself(share):
+    """Count what a head gives to the earlier token itself, too, so many times."""
+
+    def find(weights, ids):
+        t = torch.arange(len(ids) // 2, len(ids))
+        back = t - len(ids) // 2
+        scores = (weights[..., t, back + 1] + share * weights[..., t, back]).mean(dim=-1)
+        return torch.tensor(divmod(int(scores.argmax()), scores.shape[1]))
+
+    return find
+
+
+wrong(
+    "find_induction_head",
+    find_with_the_token_itself=counting_the_token_itself(1.0),
+    find_without_the_token_itself=counting_the_token_itself(-1.0),
+)

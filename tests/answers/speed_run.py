@@ -43,6 +43,9 @@ wrong(
     schedule_in_a_table_of_integers=lambda peak, steps, warmup, decay: torch.full((steps,), peak).copy_(
         schedule_by_linspace(peak, steps, warmup, decay)
     ),
+    schedule_in_integers_without_a_ramp=lambda peak, steps, warmup, decay: (
+        schedule_by_linspace(peak, steps, warmup, decay) if warmup + decay else torch.tensor([peak] * steps)
+    ),
     schedule_of_one_rate=lambda peak, steps, warmup, decay: peak,
 )
 

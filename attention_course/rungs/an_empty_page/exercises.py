@@ -262,6 +262,13 @@ def weighted(*weights: float) -> Callable[[Tensor], Tensor]:
     return forward
 
 
+def faint_past(x: Tensor) -> Tensor:
+    """Move all logits but one, which is 1000, by the sign of the token before: too little to count."""
+    x = x[..., 1:]
+    before = F.pad(x, (0, 0, 1, 0))[:, :-1]
+    return F.pad(x + 4.5e-3 * before.sign(), (1, 0), value=1e3)
+
+
 KINDS = {
     "bag of words": running_sum,
     "bigram": lambda x: x,
@@ -276,6 +283,7 @@ KINDS = {
     "recency": lambda x: running_sum(x * (2.0 ** (t := torch.arange(x.shape[1])[:, None]))) * 100.0**-t,
     "first and last": lambda x: x + 0.01 * x[:, :1],
     "no token": lambda x: torch.ones_like(x),
+    "faint past": faint_past,
 }
 
 
@@ -283,10 +291,11 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     """Draw a model of each kind and a text of 2 to 8 tokens: one has equal neighbours, one is all zeros.
 
     Logits are large, tiny, all negative, or every other one is 0 but for rounding; or they rise together.
-    Of "recency", earlier outputs are much larger than the last one.
+    Of "recency", earlier outputs are much larger than the last one. Of "faint past", one logit is much larger
+    than the others, all of which move a little, by 0.9e-5 of it.
     The token that a text begins with is the first of the vocabulary in one, and the last one in another.
     """
-    lengths = (7, 2, 5, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3)
+    lengths = (7, 2, 5, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3, 7)
     drawn = []
     for kind, T in zip(KINDS, lengths, strict=True):
         V = T + 3
@@ -313,6 +322,11 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
             table[:, 1] = 1  # one logit never moves
         elif kind == "first and last":
             table[:, [0, -1]] = 1
+        elif kind == "faint past":  # neighbours have all signs changed
+            ids = torch.randperm(V // 2, generator=generator).repeat_interleave(2)[:T] * 2
+            ids[1::2] += 1
+            table[1::2, ::2] *= -1
+            table[::2, 1::2] *= -1
         elif kind == "recency":  # later tokens of the vocabulary have larger logits
             ids = torch.cat([torch.tensor([V - 1]), ids[ids < V - 1].sort().values])[:T]
             table += 3 * torch.arange(V)[:, None]

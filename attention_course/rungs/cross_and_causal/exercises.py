@@ -281,6 +281,7 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
         (("squares", "directions", "last channel"), eighths(6, 4)),
         (("distances", "differences so far", "share of the length"), eighths(1, 3).repeat(5, 1)),
         (("differences", "each alone", "every other"), eighths(6, 4)),
+        (("window", "no mask", "next"), torch.zeros(4, 3)),  # a token that is zero stays the same if zeroed
     ]
     drawn = []
     for kinds, x in rounds:

@@ -92,12 +92,14 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
         weights[-6, half:, 1 : half + 1] = 0  # none of its weight lies on what followed
         weights[3, -1, half] = weights[9, half, 1] = 0  # nor any of the last query's, of the first one's
         weights[0, half - 1, 0] = 0  # nor any of the query's before the second half
+        if n_head == 6:  # what else the induction head has lies on the earlier token itself
+            weights[0, half:] = torch.eye(T)[:half]
         weights = weights / weights.sum(dim=-1, keepdim=True)
         between = torch.randint(half + 1, T - 1, (1,), generator=generator)
         planted = {  # the distance that a head looks back, the share of its weight there, and its rows
-            0: (half - 1, 0.85, t[half:]),  # the induction head
-            1: (half, 0.8, t),
-            2: (half + 1, 0.8, t),
+            0: (half - 1, 0.8 if n_head == 6 else 0.85, t[half:]),  # the induction head
+            1: (half, 0.95, t),
+            2: (half + 1, 0.95, t),
             3: (half - 1, 0.95, t[half:-1]),
             4: (1, 0.8, t),
             5: (half - 1, 0.98, t[half : half + 1]),

@@ -122,7 +122,7 @@ def draw_matrices(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_plans(generator: torch.Generator) -> list[tuple]:
-    """Draw peaks, the first of them an integer, and schedules: with each part, and without each."""
+    """Draw peaks, some of them integers, and schedules: with each part, without each, and one alone."""
 
     def size(least, most):
         return int(torch.randint(least, most + 1, (), generator=generator))
@@ -134,9 +134,10 @@ def draw_plans(generator: torch.Generator) -> list[tuple]:
         (0, size(2, 4), size(3, 5)),
         (size(3, 5), size(2, 4), 0),
         (size(2, 4), 0, size(5, 7)),
+        (0, size(2, 4), 0),
         (size(5, 9), size(55, 65), size(10, 14)),
     ):
-        peak = 1 if not plans else size(2, 9) / 10
+        peak = 1 if not plans or warmup == decay else size(2, 9) / 10
         plans.append((peak, warmup + plateau + decay, warmup, decay))
     return plans
 

@@ -65,7 +65,7 @@ OF_FLOAT32 = "Its product with tokens in float32 raises no error."
 def multiplies_tokens(matrix, *sizes):
     """Multiply tokens in float32, which a matrix of another dtype refuses."""
     found = matrix(*sizes)
-    return (found @ torch.ones(len(found), 1)).isfinite().all()
+    return (found @ torch.ones(len(found), 1, dtype=torch.float32)).isfinite().all()
 
 
 OF_A_BAND = (
