@@ -106,10 +106,16 @@ def wrap(model: object, vocab_size: int | None = None, block_size: int | None = 
     """Wrap the model to be examined; raise as `examine` does."""
     if not callable(model) or isinstance(model, type):
         raise TypeError(f"examine: model is {kind_of(model)}, expected an nn.Module or a function of ids.")
-    if isinstance(model, nn.Module):
-        check_numbers_in(model)
     check_claims(vocab_size, block_size)
-    sizes = sizes_of(model, vocab_size, block_size)
+    try:
+        if isinstance(model, nn.Module):
+            check_numbers_in(model)
+        sizes = sizes_of(model, vocab_size, block_size)
+    except (TypeError, ValueError):
+        raise
+    except Exception as error:
+        said = f"examine: the model raised {format_error(error)}"
+        raise ValueError(f"{said} Does its class leave out super().__init__()?") from error
     check_claims(sizes.vocab_size, sizes.block_size)
     wrapped = WrappedModel(model, sizes.vocab_size, sizes.block_size)
     wrapped.whole, wrapped.remarks = sizes.whole, sizes.remarks

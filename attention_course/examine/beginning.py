@@ -340,6 +340,9 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
     if table:
         used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
         return f"{runs[0]} rows of {name} {shape}" if shape[0] == used and runs[0] else ""
+    past = wrapped.block_size - 1  # in a table of distances, those to later tokens
+    if any(run >= past and size == 2 * past + 1 for run, size in zip(runs, shape, strict=True)):
+        return ""
     padding = shape[0] - wrapped.vocab_size  # rows that round the vocabulary up, and whose logits are cut off
     if padding > 0 and runs[0] == padding and not bool(grad[-padding:].any()):
         return ""
@@ -433,7 +436,8 @@ def gradient_sizes(variants: ModelVariants) -> Finding:
         return finding_if(False, "All are zero.", "A gradient to begin with.", "zero")
     for _, parameter, grad in grads:
         if grad is not None and parameter.dim() > 1 and bool(grad.any()):
-            by_shape.setdefault(tuple(parameter.shape), []).append(float(grad.abs().square().mean().sqrt()))
+            size = float(grad.abs().double().square().mean().sqrt())
+            by_shape.setdefault(tuple(parameter.shape), []).append(size)
     ratio = max((max(sizes) / min(sizes) for sizes in by_shape.values()), default=1.0)
     said = f"The largest gradient is {ratio:.2g} times the smallest, of matrices of one shape."
     return finding_if(ratio < 1e4, said, otherwise="doubtful")

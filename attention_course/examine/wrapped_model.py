@@ -106,7 +106,7 @@ class WrappedModel(nn.Module):
         super().__init__()
         self.model, self.vocab_size, self.block_size = model, vocab_size, block_size
         self.tick, self.targets = tick, targets
-        self.tokens, self.never = torch.arange(vocab_size), torch.arange(0)
+        self.tokens, self.never = (torch.arange(n, device="cpu") for n in (vocab_size, 0))
         self.whole, self.remarks = block_size, list[str]()
         self.beside: Beside = (None,)  # in a tuple, for its parameters are not those of the model
         self.step: Callable[..., tuple[Any, Any]] | None = None

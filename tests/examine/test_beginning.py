@@ -346,6 +346,22 @@ def test_logits_without_a_gradient_are_found_and_are_no_error_of_the_examiner(ki
         assert question.put_to(variants, {}).verdict == "not asked"
 
 
+@pytest.mark.parametrize(("rows", "verdict"), [(2 * 24 - 1, "right"), (2 * 24 + 20, "wrong")])
+def test_a_table_of_distances_may_have_rows_for_what_comes_later(rows, verdict):
+    class Distances(Model):
+        def __init__(self):
+            super().__init__(29, 24)
+            self.table = nn.Parameter(torch.zeros(rows, 7))
+
+        def forward(self, ids, targets=None):
+            t = torch.arange(ids.shape[1])
+            away = self.table[(t[:, None] - t).clamp(min=0) + 23]  # (T, T, 7)
+            return super().forward(ids)[0] + F.pad(away.sum(dim=1), (0, 22))
+
+    finding = asked(beginning.gradients, Distances())
+    assert finding.verdict == verdict, finding
+
+
 class Positions(Model):
     """Positions as minGPT has them, of shape (1, T, C)."""
 

@@ -77,8 +77,19 @@ def test_what_is_not_found_is_asked_for(model, says):
 
 @pytest.mark.filterwarnings("ignore")  # PyTorch plans to move its quantized layers
 def test_a_model_without_values_or_gradients_is_refused():
+    class Skeleton(nn.Module):
+        def __init__(self):
+            self.block_size = BLOCK
+
+        def forward(self, ids):
+            return ids
+
     quantized = nn.Sequential(nn.Embedding(V, 8), torch.ao.nn.quantized.dynamic.Linear(8, V))
-    for model, says in ((Model(V, BLOCK).to("meta"), "meta device"), (quantized, "quantized")):
+    for model, says in (
+        (Model(V, BLOCK).to("meta"), "meta device"),
+        (quantized, "quantized"),
+        (Skeleton(), "super"),
+    ):
         with pytest.raises(ValueError, match=f"^examine: the model .*{says}"):
             examine(model, vocab_size=V, block_size=BLOCK)
 
