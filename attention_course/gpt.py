@@ -292,7 +292,8 @@ def dtype_of(precision: str, device: torch.device) -> torch.dtype:
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
     """Return the autocast context for a precision; see `dtype_of`."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=dtype_of(precision, device) == torch.bfloat16)
+    lower = dtype_of(precision, device) == torch.bfloat16
+    return torch.autocast(device.type, torch.bfloat16, enabled=lower)
 
 
 def check_generate(

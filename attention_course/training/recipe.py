@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from attention_course.checks import real
+from attention_course.checks import check_numbers, check_type, real
 from attention_course.names import look_up, shown
 
 PRECISIONS: dict[str, None] = dict.fromkeys(("auto", "float32", "bfloat16"))
@@ -77,6 +77,8 @@ class Recipe:
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     """Return parameter groups with weight decay on matrices only (`configure_optimizers` in nanoGPT)."""
+    check_type(model, nn.Module, "parameter_groups", "model")
+    check_numbers("parameter_groups", 0, weight_decay=weight_decay)
     parameters = list(model.parameters())
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
