@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attention_course.examine.question import ModelVariants, asks, finding_if
 from attention_course.examine.report import Finding
@@ -31,6 +31,10 @@ DRAWN = 1024  # tokens that are drawn, to compare their mean surprise with the e
 ROUNDS = 8  # in which an id that has not been drawn may come
 RARE = 0.001  # a probability
 WRITTEN = 20  # tokens that it writes after each text
+READ = 4096  # tokens of the texts about as long as the block, after each of which it writes one
+PAST = 5  # tokens by which a text is longer than the block
+SURE = 64.0  # times its last matrix a model nearly always draws the likeliest token
+OTHERS = 0.05  # the share of texts that are taken to be read in another way
 GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that take the likeliest token
 NEUTRAL = {  # of the options that change what it draws
     **{"temperature": 1.0, "top_k": math.inf, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0},
@@ -88,7 +92,8 @@ def generated(
     write = wrapped.model.generate
     theirs = getattr(write, "__module__", "").startswith("transformers.")
     if theirs and "kwargs" in takes:
-        options = {"eos_token_id": None, **options}  # an id that ends a text would be followed by padding
+        # an id that ends a text would be followed by padding, and one that is padding would not be read
+        options = {"eos_token_id": None, "pad_token_id": None, **options}
 
     def asked(amount: int) -> Tensor:
         given, named = ([], {name: amount, **options}) if name else ([amount], options)
@@ -226,11 +231,69 @@ def writes_predictions(variants: ModelVariants) -> Finding:
         if turned := sum(module.training for module in noisy.modules()):
             said = f"Called in eval mode, generate leaves {turned} modules in train mode."
             return finding_if(False, said, "The mode stays as it was.", "mode")
+    texts = 1 if noisy.is_large else max(1, min(len(ids), READ // block))
+    sure = noisy if greedy or noisy.is_large or not variants.is_copy else surer(noisy)
+    if other := reads_another_context(sure, texts, greedy):
+        return other
     samples = drawn_from(logits, drawn, "By itself: ").verdict == "right"
     if samples and (absent := never_drawn(noisy, written, T)):
         said = f"It never draws id {absent[0]}, of which it predicts that it comes."
         return finding_if(False, said, "Any id that can come.", "absent", otherwise="doubtful")
     return finding
+
+
+def reads_another_context(wrapped: WrappedModel, B: int, greedy: dict[str, Any]) -> Finding | None:
+    """Return what is not right with one token after each of B texts about as long as the block, if anything.
+
+    Past the block a generate may read the last block_size ids, or all. One that raises there, or writes
+    nothing, is not judged: "It keeps writing past its block" does that.
+    """
+    block = wrapped.block_size
+    for T in (block - 1, block, block + PAST):
+        if T < 1 or block < min(T, wrapped.whole):
+            continue
+        ids = wrapped.draw(B, T, seed=17)
+        predicted = [wrapped.logits(ids[:, -block:])]
+        with suppress(Exception):
+            predicted += [wrapped.logits(ids)] if block < T else []
+        try:
+            written = written_by(wrapped, ids.clone(), 1, **{**neutral(wrapped), **greedy})
+        except Exception:
+            return None
+        if written.shape != (B, T + 1):
+            return None
+        if not any(fits(wrapped, logits, written[:, -1:], bool(greedy)) for logits in predicted):
+            asked = "".join(f", with {name}={value}," for name, value in greedy.items())
+            said = f"After {T} ids{asked} it does not write what it predicts from the last {min(T, block)}."
+            cause, verdict = ("past", "doubtful") if block < T else ("crop", "wrong")
+            return finding_if(False, said, "What it predicts from these.", cause, otherwise=verdict)
+    return None
+
+
+def fits(wrapped: WrappedModel, logits: Tensor, drawn: Tensor, greedy: bool) -> bool:
+    """Return whether tokens (B, 1) can be what comes after the last of logits (B, T, V).
+
+    Those of a greedy generate are the likeliest, but for rounding. Others may be draws. Another guess is that
+    a few texts are read in another way, and followed by what comes on the average. It makes right draws
+    likelier by a factor of 1 / UNLIKELY with a probability of at most UNLIKELY (Markov's inequality).
+    """
+    last, slack = logits[:, -1], 10 * wrapped.tolerance(logits)
+    if greedy:
+        return bool((last.amax(dim=-1) - last.gather(-1, drawn)[:, 0] <= slack).all())
+    chances = last.double().softmax(dim=-1).clamp(min=1e-30)
+    ratios = chances.mean(dim=0)[drawn] / chances.gather(-1, drawn) * math.exp(-slack)
+    return float((1 - OTHERS + OTHERS * ratios).log().sum()) < -math.log(UNLIKELY)
+
+
+def surer(wrapped: WrappedModel) -> WrappedModel:
+    """Return a copy whose last matrix is SURE times as large, if it is an nn.Linear."""
+    made = wrapped.copied()
+    layers = (module for module in made.modules() if isinstance(module, nn.Linear))
+    with torch.no_grad():
+        for layer in layers:
+            if layer.out_features == made.vocab_size and layer.weight.is_floating_point():
+                layer.weight.mul_(SURE)
+    return made
 
 
 def after_an_end(drawn: Tensor, vocab_size: int) -> Tensor:

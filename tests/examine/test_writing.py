@@ -8,6 +8,7 @@ from attention_course.examine import writing
 from attention_course.examine.one_file import Model
 from attention_course.examine.question import ModelVariants
 from attention_course.examine.wrapped_model import WrappedModel
+from attention_course.gpt import GPT, Cache, GPTConfig, generate
 
 
 def asked(question, model):
@@ -201,6 +202,70 @@ def test_how_a_generate_is_judged(kind, verdicts):
         torch.manual_seed(seed)
         model = kind()
         assert " ".join(asked(question, model).verdict for question in questions) == verdicts
+
+
+class Cropped(Drawing):
+    """It reads what `crop` leaves of a text, given the block."""
+
+    def __init__(self, crop, block, positions):
+        super().__init__(29, block, positions=positions)
+        self.crop = crop
+
+    def written(self, ids, new, **options):
+        for _ in range(new):
+            logits = self(self.crop(ids, self.block_size))[0][:, -1]
+            ids = torch.cat([ids, drawn(logits, **options)], dim=1)
+        return ids
+
+    def generate(self, ids, max_new_tokens):
+        return self.written(ids, max_new_tokens)
+
+
+class CroppedWithOptions(Cropped):
+    def generate(self, ids, max_new_tokens, temperature=1.0, top_k=None):
+        return self.written(ids, max_new_tokens, temperature=temperature, top_k=top_k)
+
+
+@pytest.mark.parametrize("positions", ["learned", "alibi"])
+@pytest.mark.parametrize("kind", [Cropped, CroppedWithOptions])
+@pytest.mark.parametrize(
+    ("crop", "block", "verdict"),
+    [
+        (lambda ids, T: ids[:, -32:], 64, "wrong"),
+        (lambda ids, T: ids[:, -T // 2 :], 64, "wrong"),
+        (lambda ids, T: ids[:, -(T - 1) :], 24, "wrong"),
+        (lambda ids, T: ids[:, -(T - 4) :], 24, "wrong"),
+        (lambda ids, T: ids if ids.shape[1] <= T else ids[:, -1:], 24, "doubtful"),
+        (lambda ids, T: ids[:, (ids.shape[1] - 1) // T * T :], 24, "doubtful"),
+        (lambda ids, T: ids[:, -T:], 24, "right"),
+        (lambda ids, T: ids[:, -T:], 256, "right"),
+        (lambda ids, T: ids[:, -T:], 2, "right"),
+        (lambda ids, T: ids, 24, "right"),  # it raises past its block
+    ],
+)
+def test_the_context_that_generate_reads_is_the_block(crop, block, verdict, kind, positions):
+    torch.manual_seed(0)
+    model = kind(crop, block, positions)
+    finding = writing.writes_predictions.put_to(ModelVariants(WrappedModel(model, 29, block)), {})
+    assert finding.verdict == verdict, finding
+
+
+class Cached(GPT):
+    def generate(self, ids, max_new_tokens, temperature=1.0):
+        return generate(self, ids, max_new_tokens, temperature, cache=Cache())
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: Cached(GPTConfig(29, 24, n_embd=32)),
+        lambda: Cropped(lambda ids, T: ids, 48, "learned"),
+        lambda: CroppedWithOptions(lambda ids, T: ids, 48, "learned"),
+    ],
+)
+def test_a_generate_with_a_cache_or_that_reads_all_past_the_block_is_right(model):
+    finding = asked(writing.writes_predictions, model())
+    assert finding.verdict == "right", finding
 
 
 class Writer(Model):
