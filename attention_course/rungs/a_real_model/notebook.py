@@ -968,7 +968,7 @@ def broken(bug):
     return attention
 
 
-# %% tags=["do"]
+# %% tags=["do", "nbval-ignore-output"]
 # With SmolLM2: without the scale 6.9 nats, and no Paris.
 bug = "no scale"
 try_out(broken(bug), bug)
