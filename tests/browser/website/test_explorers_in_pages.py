@@ -106,9 +106,12 @@ def compare(page, name, explorer, count=RANDOM):
     for drawn, (setting, scores) in zip(pictures, wanted, strict=True):
         chosen = {key: values[key][at] for key, at in zip(keys, setting, strict=True)}
         explorer.draw(explorer.figure, **explorer.compute(**chosen, **scores))
-        assert drawn["caption"] == explorer.figure.caption
+        if explorers.of_a_model(name):  # processors round otherwise
+            alike_in_words(drawn["caption"], explorer.figure.caption)
+        else:
+            assert drawn["caption"] == explorer.figure.caption
         for one, panel in zip(drawn["panels"], explorer.figure.panels, strict=True):
-            computed = 1e-6 if dragged or explorers.of_a_model(name) else 0
+            computed = 1e-5 if explorers.of_a_model(name) else 1e-6 if dragged else 0
             alike(one, panel.state(), SHADE if one["kind"] == "Text" else computed)
 
 

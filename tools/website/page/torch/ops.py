@@ -387,10 +387,13 @@ def cat(tensors, dim=0):
     for i, each in enumerate(tensors):
         if not each.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    kind = tensors[0].dtype
+    for each in tensors:
+        kind = promote_types(kind, each.dtype)
     tensors = [each for each in tensors if each.shape != (0,)] or tensors[:1]
-    d, first, kind = dim_of(dim, tensors[0].dim()), tuple(tensors[0].shape), tensors[0].dtype
+    d, first = dim_of(dim, tensors[0].dim()), tuple(tensors[0].shape)
     for i, each in enumerate(tensors):
-        kind, shape = promote_types(kind, each.dtype), tuple(each.shape)
+        shape = tuple(each.shape)
         if len(shape) != len(first) or shape[:d] + shape[d + 1 :] != first[:d] + first[d + 1 :]:
             raise RuntimeError(
                 f"Sizes of tensors must match except in dimension {d}. Expected shape {list(first)} "
