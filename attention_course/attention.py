@@ -359,7 +359,7 @@ class Cache:
         """Append the keys and values (B, n_head, T, ...) of new tokens; return all that the layer has.
 
         Raises:
-            ValueError: the cache belongs to another model, or to another number of sequences.
+            ValueError: the cache belongs to another model, or to another number of sequences or heads.
         """
         check_type(layer, nn.Module, "Cache", "layer")
         check_new_keys(k, v, "Cache")
@@ -370,6 +370,12 @@ class Cache:
             raise ValueError(
                 f"Cache: it holds {holds}, expected {len(k)} sequences. Start with a new Cache()."
             )
+        for past, new in zip(kept or (), (k, v), strict=False):
+            (heads, width), given = past.shape[1::2], new.shape[1::2]
+            if given != (heads, width):
+                raise ValueError(
+                    f"Cache: it holds {heads} heads of {width} channels, and got {given[0]} of {given[1]}."
+                )
         # room doubles when it is full: T tokens cost log T copies of the cache, not T as with torch.cat
         if kept is None or kept[0].shape[2] < start + T:
             k_room, v_room = (new.new_empty(*new.shape[:2], 2 * (start + T), new.shape[3]) for new in (k, v))

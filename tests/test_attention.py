@@ -387,6 +387,15 @@ def test_a_cache_that_grows_by_tokens_is_rarely_copied():
     assert len(places) <= 9
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1, 5), (1, 2, 1, 1)])
+def test_a_cache_spreads_no_heads_or_channels(shape):
+    cache, layer, token = Cache(), nn.Identity(), randn(0, 1, 2, 1, 5)
+    cache.extend(layer, token, token)
+    cache.advance(1)
+    with pytest.raises(ValueError, match="holds 2 heads of 5 channels"):
+        cache.extend(layer, randn(0, *shape), token)
+
+
 # The leak probe
 
 

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -90,7 +90,12 @@ def generated(
     total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
     name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & set(takes) else "")
     write = wrapped.model.generate
-    theirs = getattr(write, "__module__", "").startswith("transformers.")
+    if "generate" in getattr(wrapped.model, "__dict__", {}) and isinstance(write, FunctionType):
+        raise CannotAskError(
+            "generate is a function that was put into this model, so it writes with this one, and not with "
+            "the copies that are examined. Write a method."
+        )
+    theirs = (getattr(write, "__module__", "") or "").startswith("transformers.")
     if theirs and "kwargs" in takes:
         # an id that ends a text would be followed by padding, and one that is padding would not be read
         options = {"eos_token_id": None, "pad_token_id": None, **options}

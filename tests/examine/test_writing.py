@@ -53,6 +53,14 @@ def test_a_generate_of_other_arguments_is_not_asked():
     assert asked(writing.generates, Other()).verdict == "not asked"
 
 
+def test_a_function_that_was_put_into_a_model_is_not_asked():
+    model = Model(29, 24)
+    model.generate = lambda ids, max_new_tokens: Model.generate(model, ids, max_new_tokens)
+    for question in (writing.generates, writing.writes_predictions):
+        finding = asked(question, model)
+        assert (finding.verdict, "Write a method" in finding.measured) == ("not asked", True), finding
+
+
 def test_a_cache_that_is_not_emptied_is_found():
     class Kept(Model):
         kept = None
