@@ -392,8 +392,9 @@ def test_a_cache_spreads_no_heads_or_channels(shape):
     cache, layer, token = Cache(), nn.Identity(), randn(0, 1, 2, 1, 5)
     cache.extend(layer, token, token)
     cache.advance(1)
+    other = randn(0, *shape)
     with pytest.raises(ValueError, match="holds 2 heads of 5 channels"):
-        cache.extend(layer, randn(0, *shape), token)
+        cache.extend(layer, other, other)
 
 
 # The leak probe
