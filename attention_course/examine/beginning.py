@@ -1,6 +1,7 @@
 """How a model begins: its first loss, and its first gradients."""
 
 import math
+from contextlib import suppress
 
 import torch
 import torch.nn.functional as F
@@ -213,10 +214,12 @@ def gradients(variants: ModelVariants) -> Finding:
         pairs = zip(grads, more, strict=True)
         grads = [(name, p, either(one, other)) for (name, p, one), (_, _, other) in pairs]
         silent = missing_gradients(noisy, grads)
-    ids, name = noisy.draw(2, variants.short), next((n for n in TARGET_ARGUMENTS if n in noisy.arguments), "")
-    beside = (
-        silent.keys() & beside_the_logits(noisy, ids, **({name: ids} if name else {})) if silent else set()
-    )
+    beside = set[str]()
+    if silent:
+        ids = noisy.draw(2, variants.short)
+        targets = {name: ids for name in TARGET_ARGUMENTS if name in noisy.arguments}
+        with suppress(Exception):  # of what takes something else by these names, nothing is known
+            beside = silent.keys() & beside_the_logits(noisy, ids, **targets)
     silent = {name: words for name, words in silent.items() if name not in beside}
     if beside and not silent:
         said = f"{len(beside)} of {len(grads)} get none from the logits, but from what else is returned: "

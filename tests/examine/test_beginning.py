@@ -153,14 +153,14 @@ class SecondHead(Model):
 
     def __init__(self, given):
         super().__init__(29, 24)
-        self.second, self.given, self.unused = nn.Linear(29, 1), given, given == "nothing"
+        self.second, self.given = nn.Linear(29, 1), given
 
     def forward(self, ids, targets=None):
         logits, loss = super().forward(ids, targets)
         value = self.second(logits)
         if self.given == "a loss":
             return logits, None if loss is None else loss + value.square().mean()
-        return (logits, loss) if self.unused else (logits, loss, value)
+        return (logits, loss, value) if self.given == "a value" else (logits, loss)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,16 @@ def test_a_second_head_is_told_from_one_that_is_not_used(given, verdict, of_loss
         finding = asked(question, SecondHead(given))
         assert finding.verdict == expected, finding
         assert ("own" in finding.cause or "second head" in finding.cause) == (expected == "doubtful")
+
+
+def test_a_head_without_a_use_is_found_beside_an_argument_y_that_is_no_targets():
+    class Labelled(SecondHead):
+        def forward(self, ids, y=None):
+            assert y is None or y.shape == ids.shape[:1]
+            return super().forward(ids)[0]
+
+    finding = asked(beginning.gradients, Labelled("nothing"))
+    assert "second.weight" in finding.measured, finding
 
 
 def test_gradients_pass_reentrant_checkpoints():
