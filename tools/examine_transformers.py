@@ -63,6 +63,7 @@ EXPLAINED = {
     ("xmod", "It answers ids with logits"): "It has to be told a language: set_default_language().",
     **{("xlm", name): "It reads both ways, unless causal=True." for name in (LEAK, PREFIX)},
     **{("xlnet", name): "It reads both ways, unless perm_mask hides." for name in (LEAK, PREFIX)},
+    **{(kind, WRITES): "generate predicts at a mask token that it appends." for kind in ("xlm", "xlnet")},
     ("xlnet", UNUSED): "Some parameters serve perm_mask and segments alone.",
 }
 HEAD = (

@@ -100,7 +100,7 @@ def recency(effects: Tensor) -> float:
 def own_loss(variants: ModelVariants) -> Finding:
     """Compare the loss that the model returns with the cross-entropy of its logits."""
     new, T = variants.with_noise, variants.short  # of new models all losses are near ln V
-    name = next((name for name in TARGET_ARGUMENTS if name in new.arguments), "")
+    name = new.target_argument
     if not name:
         raise CannotAskError(f"It takes no {' or '.join(TARGET_ARGUMENTS[:3:2])}.")
     x, spread = new.draw(3, T, seed=9), torch.linspace(0, len(new.tokens) - 1, 3 * T).round().long()
@@ -217,7 +217,7 @@ def gradients(variants: ModelVariants) -> Finding:
     beside = set[str]()
     if silent:
         ids = noisy.draw(2, variants.short)
-        targets = {name: ids for name in TARGET_ARGUMENTS if name in noisy.arguments}
+        targets = {name: ids for name in [noisy.target_argument] if name}
         with suppress(Exception):  # of what takes something else by these names, nothing is known
             beside = silent.keys() & beside_the_logits(noisy, ids, **targets)
     silent = {name: words for name, words in silent.items() if name not in beside}

@@ -27,7 +27,6 @@ from attention_course.examine.report import Finding
 from attention_course.examine.wrapped_model import (
     MUCH,
     NEVER,
-    TARGET_ARGUMENTS,
     CannotAskError,
     WrappedModel,
     format_error,
@@ -59,7 +58,7 @@ def answers(variants: ModelVariants) -> Finding:
     wrapped = variants.given
     ids = wrapped.draw(3, min(5, wrapped.block_size))
     B, T, V = *ids.shape, wrapped.vocab_size
-    wanted = next((name for name in TARGET_ARGUMENTS if name in wrapped.arguments), "")
+    wanted = wrapped.target_argument
     if wanted and not answers_everywhere(wrapped, ids):
         wrapped.targets = wanted
     try:

@@ -161,6 +161,11 @@ class WrappedModel(nn.Module):
         return [name for name, each in known if each.default is each.empty and each.kind not in several]
 
     @property
+    def target_argument(self) -> str:
+        """What it calls the tokens that it compares its logits with; "" if it takes none."""
+        return next((name for name in TARGET_ARGUMENTS if name in self.arguments), "")
+
+    @property
     def is_large(self) -> bool:
         """Whether each answer takes so long that fewer texts have to do."""
         return sum(parameter.numel() for parameter in self.parameters()) > LARGE

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attention_course.examine.question import ModelVariants, asks, finding_if
-from attention_course.examine.report import Finding
+from attention_course.examine.report import Finding, FindingVerdict
 from attention_course.examine.wrapped_model import (
     OWN,
     SHARED,
@@ -236,25 +236,24 @@ def writes_predictions(variants: ModelVariants) -> Finding:
         if turned := sum(module.training for module in noisy.modules()):
             said = f"Called in eval mode, generate leaves {turned} modules in train mode."
             return finding_if(False, said, "The mode stays as it was.", "mode")
-    texts = 1 if noisy.is_large else max(1, min(len(ids), READ // block))
-    sure = noisy if greedy or noisy.is_large or not variants.is_copy else surer(noisy)
-    if other := reads_another_context(sure, texts, greedy):
-        return other
     samples = drawn_from(logits, drawn, "By itself: ").verdict == "right"
     if samples and (absent := never_drawn(noisy, written, T)):
         said = f"It never draws id {absent[0]}, of which it predicts that it comes."
         return finding_if(False, said, "Any id that can come.", "absent", otherwise="doubtful")
-    return finding
+    texts = 1 if noisy.is_large else max(1, min(len(ids), READ // block))
+    sure = noisy if greedy or noisy.is_large or not variants.is_copy else surer(noisy)
+    return reads_another_context(sure, texts, greedy) or finding
 
 
 def reads_another_context(wrapped: WrappedModel, B: int, greedy: dict[str, Any]) -> Finding | None:
-    """Return what is not right with one token after each of B texts about as long as the block, if anything.
+    """Return what is not right with one token after each of B texts, short and about a block long, if any.
 
     Past the block a generate may read the last block_size ids, or all. One that raises there, or writes
     nothing, is not judged: "It keeps writing past its block" does that.
     """
     block = wrapped.block_size
-    for T in (block - 1, block, block + PAST):
+    few = min(8, block // 3)
+    for T in (few, block - 1, block, block + PAST):
         if T < 1 or block < min(T, wrapped.whole):
             continue
         ids = wrapped.draw(B, T, seed=17)
@@ -270,7 +269,8 @@ def reads_another_context(wrapped: WrappedModel, B: int, greedy: dict[str, Any])
         if not any(fits(wrapped, logits, written[:, -1:], bool(greedy)) for logits in predicted):
             asked = "".join(f", with {name}={value}," for name, value in greedy.items())
             said = f"After {T} ids{asked} it does not write what it predicts from the last {min(T, block)}."
-            cause, verdict = ("past", "doubtful") if block < T else ("crop", "wrong")
+            cause = "past" if block < T else "crop" if few < T else "greedy"
+            verdict: FindingVerdict = "doubtful" if block < T else "wrong"
             return finding_if(False, said, "What it predicts from these.", cause, otherwise=verdict)
     return None
 

@@ -243,6 +243,7 @@ class CroppedWithOptions(Cropped):
         (lambda ids, T: ids[:, -T // 2 :], 64, "wrong"),
         (lambda ids, T: ids[:, -(T - 1) :], 24, "wrong"),
         (lambda ids, T: ids[:, -(T - 4) :], 24, "wrong"),
+        (lambda ids, T: torch.cat([ids[:, 1 - T :], ids.new_zeros(len(ids), 1)], dim=1), 24, "wrong"),
         (lambda ids, T: ids if ids.shape[1] <= T else ids[:, -1:], 24, "doubtful"),
         (lambda ids, T: ids[:, (ids.shape[1] - 1) // T * T :], 24, "doubtful"),
         (lambda ids, T: ids[:, -T:], 24, "right"),
