@@ -5,7 +5,7 @@
 #
 # **You will build** one of today's language models, fill it with 135<!--given--> million numbers that others trained, and run your own attention inside it.
 #
-# Your GPT answers every question about Ben and Sam, but it knows 33<!--given--> characters and one kind of story. You couldn't ask it for the capital of France. What would you have to change?
+# Your GPT answers nearly every question about Ben and Sam, but it knows 33<!--given--> characters and one kind of story. You couldn't ask it for the capital of France. What would you have to change?
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then play
@@ -128,7 +128,7 @@ ask("what_the_file_lacks")
 #
 # ## A norm without a mean
 #
-# LayerNorm subtracts the mean and divides by the standard deviation. **RMSNorm** only divides, by the root of the mean square, and like LayerNorm it then multiplies by its weights (Zhang & Sennrich 2019).
+# LayerNorm subtracts the mean and divides by the standard deviation. **RMSNorm** only divides, by the root of the mean square, and like LayerNorm it then multiplies by a learned scale (Zhang & Sennrich 2019).
 
 # %% tags=["folded"]
 # Question
@@ -185,7 +185,7 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# The output is large only when both are. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (The paper shows that a gate is better, without an explanation.)
+# With b at −4 hardly anything gets through, and with b at 4 nearly 4 times a. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (The paper shows that a gate is better, without an explanation.)
 #
 # ## Fewer keys than queries
 #
@@ -199,7 +199,7 @@ ask("which_key_head")
 torch.arange(3).repeat_interleave(3)  # the key head of each of nine heads
 
 # %% [markdown]
-# Each key head is copied for its group, and from there on it's the attention you know. Sharing saves memory while the model writes, as you'll see.
+# Each head of keys and values is copied for its group, and from there on it's the attention you know. Sharing saves memory while the model writes, as you'll see.
 
 # %% [markdown]
 # ### More: with as many key heads as heads, it is rung {multi_head}
@@ -234,7 +234,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Pour it in
 #
-# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that comes below (Touvron et al. 2023). Here are all the changes, and on the right Llama 3 (Grattafiori et al. 2024), which has the same parts in other sizes.
+# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that comes below (Touvron et al. 2023). Here are the changes and the sizes, and on the right Llama 3 (Grattafiori et al. 2024), which has the same parts in other sizes.
 #
 # | part | your GPT | SmolLM2 | Llama 3 8B |
 # | --- | --- | --- | --- |
@@ -319,7 +319,7 @@ def copy_layer(layer):
 ask("when_does_it_speak")
 
 # %% tags=["nbval-ignore-output"]
-# With SmolLM2: noise, then "the capital of", and with all layers " Paris".
+# With SmolLM2: after 5, 10, ... layers, what it would write next
 copy("transformer.wte", "token_embd")
 copy("transformer.ln_f", "output_norm")
 blocks = model.transformer.h
@@ -355,7 +355,7 @@ picture(
 )
 
 # %% [markdown]
-# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. So every number is in its place, as far as our own code can tell.
+# One good word proves nothing. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. So every number is in its place, as far as our own code can tell.
 
 # %%
 # With SmolLM2: all logits are equal.
@@ -518,7 +518,7 @@ with positions_by(None):
     print(say("The old man opened the door and"))
 
 # %% [markdown]
-# It still knows which words go together, but hardly which comes after which, so it goes in circles. (Only the mask still hints at the order.)
+# It still writes English phrases, but it goes in circles. (Only the mask still hints at the order.)
 #
 # Your GPT *adds* a vector for the position to each token. **Rotary positions** (RoPE; Su et al. 2021) turn queries and keys instead, right before the dot product. Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key. A head has 32<!--given--> such pairs of channels, and each turns at its own speed, like the hands of a clock.
 
@@ -555,7 +555,7 @@ for pair in ((7, 4), (1007, 1004), (8, 4)):
 # %% [markdown]
 # So for a given query and key, the score depends only on the distance between them. Fast pairs tell neighbours apart, and slow ones tell near from far. Values aren't turned, because a head averages them, and the same arrow turned by different angles would partly cancel itself.
 #
-# **What changes when both tokens move, and what changes when only one does?** Move the position first, then the distance. Then try a small base.
+# **What changes when both tokens move, and what changes when only one does?** Move the position first, then the distance.
 
 # %% tags=["folded"]
 # Explorer: the arrows of a query and a key
@@ -564,7 +564,7 @@ explore("rotary")
 # %% [markdown]
 # ### More: the speeds, and why the exponent
 #
-# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last (in a large head) by a little more than 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a small base all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
+# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last by about 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a small base (try one) all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
 
 # %%
 base, head_size = 10_000, 8
@@ -605,7 +605,7 @@ with positions_by(Halves(right_rotary)):
 ask("which_check_finds_the_layout")
 
 # %% [markdown]
-# It even says Paris. To catch this bug you need numbers from outside, such as another program's, or a loss that you know. Here is the loss on a page that the model can't have read, since it was written for this course.
+# It even says Paris. To catch this bug you need numbers to compare with, such as another program's. Here is the loss with each layout on a page that the model can't have read, since it was written for this course.
 
 # %% tags=["long"]
 # With SmolLM2: 3.3 nats per token, and 5.1 with the wrong layout.
@@ -791,7 +791,7 @@ for rank in range(3):
     print("".join(pair), "occurs", times, "times ->", *parts.values())
 
 # %% [markdown]
-# Each merge is chosen after the previous ones have been applied. Only the list of merges is kept, and the rank of a merge is its place in that list. To encode a new word, merge the pair with the lowest rank first, then look again, until no pair left has a rank. How often a pair occurs in the new word doesn't matter.
+# Each merge is chosen after the previous ones have been applied. Only the list of merges is kept, and the rank of a merge is its place in that list. To encode a new word, merge the pair with the lowest rank first, then look again, until no pair left has a rank.
 
 # %% tags=["folded"]
 # Question
@@ -863,7 +863,7 @@ output
 
 
 # %% [markdown]
-# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines work on the last two dimensions. Put your version into the next cell, and `attention_by` puts it into every layer. `try_out` shows what the model then writes, its loss on our page, and the maps of two heads, one of which finds Sam.
+# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on our page, and the maps of two heads, one of which finds Sam.
 
 
 # %% tags=["do"]
@@ -922,7 +922,7 @@ ask("one_token_ahead")
 
 
 # %%
-# With SmolLM2: without the mask 2.77 and "____", one ahead 1.85 and Paris.
+# With SmolLM2: two leaks, and two losses that are too good
 def no_mask(q, k, v, mask):
     return my_attention(q, k, v, torch.ones_like(mask))
 
@@ -940,9 +940,9 @@ assert losses["one ahead"] < 2 < losses["no mask"] < 3 < losses["right"]
 assert abs(losses["yours"] - losses["right"]) < 1e-3
 
 # %% [markdown]
-# The loss falls below 2 with one token ahead per layer, and below 3 when everything is visible. Both look like a success, yet the second writes nothing but underscores. The loss was low only because the model saw the tokens that it had to predict, and while it writes there are none to see. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
+# The loss falls below 2 with one token ahead per layer, and below 3 when everything is visible. Both look like a success, yet without any mask the model writes nothing but underscores. The loss was low only because the model saw the tokens that it had to predict, and while it writes there are none to see. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
 #
-# Here are five bugs that people really do write. Choose one of the names in the code, and guess what it does to the text, the loss and the maps. Run the last cell with it, and then try the others, or a bug of your own.
+# Here are five bugs that people really do write. Choose one of the names in the code, and guess what it does to the text, the loss and the maps. Run the cell `broken(bug)` with it, and then try the others, or a bug of your own.
 
 
 # %%
@@ -980,20 +980,20 @@ ask("which_bug_wrote_this")
 # %% [markdown]
 # Each bug leaves its own traces.
 #
-# - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. The text is English, but misses the answer.
+# - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. About France it still writes English, but misses the answer.
 # - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes word salad at a loss of about 10<!--given-->, hardly better than a guess.
-# - Mask off by one. A second diagonal appears above the first, and the loss is too good.
-# - Mask after softmax. Hidden tokens have already taken their share, so the early rows are pale.
+# - Mask off by one. Weight appears right above the diagonal, and the loss is too good.
+# - Mask after softmax. Hidden tokens have already taken their share, so rows that hide much are often pale.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
-# Two of them write word salad, and only a map shows which of the two it is. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?
+# Two of them write word salad here, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?
 
 # %% tags=["folded"]
 # Explorer: text, loss and maps, with each bug
 explore("own_attention")
 
 # %% [markdown]
-# Without the scale this map stays almost as it was, and yet the model misses the answer. So a map that looks right is no proof either.
+# Without the scale this map stays almost as it was, and yet the text falls apart. So a map that looks right is no proof either.
 #
 # ## Exercises
 #
@@ -1086,7 +1086,7 @@ check("encode_word", my_encode_word)
 #
 # - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`, and its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM share this architecture, in other sizes and with small differences. Some have a bias in queries, keys and values, some have a norm on queries and keys (QK-norm, rung {scaling_variance}), and some have a larger base. Many large ones replace the MLP with several, of which each token uses a few (mixture of experts).
 # - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
-# - llama.cpp runs GGUF files without turning the steps into float32 first, even on a phone.
+# - llama.cpp runs files like ours (GGUF) without turning the steps into float32 first, even on a phone.
 # - GPT-2's published file has four matrices per layer with a row for each input, and nanoGPT's `from_pretrained` transposes these four.
 #
 # ## Where we are

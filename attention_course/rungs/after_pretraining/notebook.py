@@ -219,7 +219,7 @@ print(f"{'120 steps, new':18}{by_kind('a new model', steps=120)}")
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPTs answer nothing, and those that have read blank sheets score {{blank}} in all. So ten steps don't teach the skill. Those with the answers to other stories have learned the form, a “Poor” and a name, and mostly guess ({{others_tuned}}). Our base models now get nearly every “What?” and “Where?” right, which they could do before, and “Who got it?” about as often as with the first letter given. So what ten steps do is bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+# The new GPTs answer nothing, and those that have read blank sheets score {{blank}} in all. So ten steps don't teach the skill. Those tuned on the answers to other stories score {{others_tuned}}. Our base models now get nearly every “What?” and “Where?” right, which they could do before, and “Who got it?” about as often as with the first letter given. So ten steps bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
 # Then why pretrain at all? After 120 steps the new GPT answers nearly everything, too. But somebody had to write the 3,840<!--given--> answers that it read, while plain text already exists.
 #
@@ -249,13 +249,13 @@ for way, better in zip(ways, (1, 5, 5)):
     assert sum(a < b for a, b in zip(after, before)) == better
 
 # %% [markdown]
-# After ten steps all three ways give equally good answers. After 120 steps, counting the prompt as it is never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of that is gone ({{fifth[2]:.2f}}).
+# After ten steps all three ways give about equally good answers. After 120 steps, counting every letter equally never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of that is gone ({{fifth[2]:.2f}}).
 #
 # What's left out may be forgotten, though. When the prompt counts, its loss falls in all five models; otherwise it rises in four. That's called catastrophic forgetting, and fewer steps, a smaller learning rate or some of the old text in each batch make it milder. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
 #
 # ### More: padding, and the token that ends an answer
 #
-# Rows in a batch have to be equally long, so the short ones are padded. We pad with newlines, on the left of the prompt and after the answer, and none of them is a target. (Prompts with empty lines before them are nothing new to this base, since its text began with up to 24<!--given--> of them. For other models you'd mask the padding on the left, and count positions from the first real token.)
+# Rows in a batch have to be equally long, so the short ones are padded. We pad with newlines, on the left of the prompt and after the answer, and none of them is a target. (Prompts with empty lines before them are nothing new to this base model, since its text began with up to 24<!--given--> of them. For other models you'd mask the padding on the left, and count positions from the first real token.)
 #
 # Here it's a target's position that decides whether it counts. Many programs go by the token instead, and leave out every padding token. That's fine as long as no real token has the same id. But many tokenizers come without a padding token, and then people reuse the token that ends a text. Now leaving out the padding also leaves out the end of each answer, so the model never learns to stop. In our rows the full stop that ends an answer is a target, and the padding is a different character.
 #
@@ -263,7 +263,7 @@ for way, better in zip(ways, (1, 5, 5)):
 #
 # Fine-tuning trained all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters fills 140<!--given--> GB in 16<!--given--> bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
 #
-# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given--> and the rank is 1, then B is a column of 256<!--given--> numbers and A a row of 64<!--given-->. B starts at 0, so at first you still have the old model.
+# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given-->, then with **rank** 1 B has one column, of 256<!--given--> numbers, and A one row, of 64<!--given-->. B starts at 0, so at first you still have the old model.
 
 # %% tags=["folded"]
 # Question
@@ -321,7 +321,7 @@ assert weakest == sorted(weakest)
 #
 # AdamW keeps two numbers for each parameter that learns, so LoRA saves most of that memory, and all you store for each task is a file with its thin matrices. The forward and the backward pass still go through all of W, so a step isn't much faster.
 #
-# Hu et al. also multiply the product by a fixed number, α / rank, so that there's less to retune when the rank changes. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. All three ways give the same outputs.
+# Hu et al. also multiply the product by a fixed number, α / rank, so that there's less to retune when the rank changes. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. Adding B A in each step, computing it beside W and merging it all give the same outputs.
 #
 # And which rank? Bringing a skill out took rank 1 here. Learning something new may take more. After 120<!--given--> steps the weakest of our five models scores {{weakest[0]:.2f}} with rank 1, {{weakest[1]:.2f}} with rank 4, and {{weakest[2]:.2f}} with all parameters. (Again, that's one model.)
 
@@ -418,7 +418,7 @@ def reinforce(
 
 
 # %% [markdown]
-# We start from the base model, without fine-tuning. Watch the reward, which zigzags because each step asks so few questions.
+# We start from the base model, without fine-tuning. Watch the reward from step to step.
 
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
 student = copy.deepcopy(base)
@@ -452,15 +452,15 @@ assert not any(who for score, who in who_by_coin if score > 0.5)
 assert not any(scores("new, right", "greedy"))
 
 # %% [markdown]
-# The reward rises, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
+# The reward rises, in zigzags because each step asks so few questions, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
-# Now look at “coin”, where a coin decides the reward. It knows nothing about answers, so you'd expect no answers. Three models do answer next to nothing, but the other two get every “What?” and every “Where?” right, though no “Who got it?”. Sampled, these two score higher than before and the other three lower, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
+# Now look at “coin”, where a coin decides the reward. A coin knows nothing about answers, so you'd expect none. Three models answer next to nothing, but the other two get every “What?” and every “Where?” right, though no “Who got it?”. Sampled, these two score higher than before and the other three lower, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
 #
 # ### More: random rewards, and rewards without a mean
 #
 # Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to PPO's clipping, a limit on each update (see “in the wild”). Our loop has none, so ours is another effect, but it's the same warning.
 #
-# What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it pushes bad answers down directly.
+# What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score about as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it pushes bad answers down directly.
 #
 # ## Break it: a reward that's easier to check
 #
@@ -549,7 +549,7 @@ print("anything wrong?", report.wrong)
 #
 # ## A leash
 #
-# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** is ln of the model's probability minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
+# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** takes ln of the model's probability of a letter, minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
 
 # %% tags=["do"]
 # two letters to choose from: the model now, and its reference
@@ -566,7 +566,7 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 ask("divergence_at_the_start")
 
 # %% [markdown]
-# The explorer has a third reward, for long answers. **Which leash keeps the model honest when it's paid for names?**
+# The explorer has a third reward, for long answers. **Which leash keeps the model honest when it's paid for names?** (1 is the shortest.)
 
 # %% tags=["folded"]
 # Explorer: three rewards, three leashes, measured beforehand
@@ -602,12 +602,20 @@ def after_leash(reward, what):
 
 
 assert max(after_leash("names_somebody", "sampled")) < 0
-assert max(after_leash("long", "receiver")) < 0
+lost = after_leash("long", "receiver")
+assert max(lost) < 0
+long = seeds[lost.index(min(lost))]["rewarded"]["long, 1.0"]
+long_before, long_after = (
+    long[when]["receiver"] for when in ("before", "after")
+)
+print(
+    f"paid for length, who got it: {long_before:.2f} to {long_after:.2f} at worst"
+)
 
 # %% [markdown]
-# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Why does a leash help? Without one, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. Sampled, the models paid for names score {{cheats_held}}, less than before ({{sampled_before}}), while the honest ones score {{sampled_held}} on that leash, nearly as much as without ({{sampled_free}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. But sampled on it, the models paid for names score {{cheats_held}}, less than before ({{sampled_before}}), while the honest ones score {{sampled_held}}, nearly as much as without ({{sampled_free}}).
 #
-# That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length, all five models lose some of “Who got it?” even on a leash of 1<!--given-->.
+# That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length, all five models get worse at “Who got it?” even on a leash of 1<!--given-->, one of them from {{long_before:.2f}} to {{long_after:.2f}}.
 #
 # ## What it looks like in a real model
 #
@@ -622,7 +630,7 @@ except OSError as error:
 
 
 # %% tags=["do"]
-# With SmolLM2: <|im_end|>, then <|im_start|>assistant, then the answer.
+# With SmolLM2: a question as plain text
 def say(text, tokens):
     ids = tokenizer.encode(text)[None]
     written = generate(model, ids, tokens, temperature=0, cache=Cache())
@@ -638,11 +646,11 @@ print(say("What is the capital of France?", 14))
 #
 # ## More: in the wild
 #
-# - InstructGPT (Ouyang et al. 2022) was trained in three steps, of which you know two. After supervised fine-tuning, its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. After the first of those steps the answers no longer come from the current model, so PPO weights them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts the prediction of another network.
+# - InstructGPT (Ouyang et al. 2022) was trained in three steps, of which you know two. After supervised fine-tuning, its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. After the first of those steps the answers no longer come from the current model, so PPO weights them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts another network's prediction of the reward.
 # - GRPO (Shao et al. 2024) keeps PPO's ratio and clipping, but replaces that network with the mean of a group. With one step per batch of answers, as here, the ratio is 1 and nothing gets clipped, so what's left is nearly your loop. (GRPO first averages within each answer, so a letter of a long answer counts less.)
 # - DeepSeek-R1-Zero (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Like your `student`, it started from a base model, without any examples. DeepSeek-R1 itself also had examples at the start, a second fine-tuning, and reward models for what no program can check.
 # - DPO (Rafailov et al. 2023) needs neither a reward model nor sampling during training. It takes pairs of answers, a preferred one and a rejected one, and raises the difference of their log-probabilities, both measured against a reference model. (The preferred one's own probability may even fall.) So the reference is a leash again. After its conversations, SmolLM2 was also tuned with DPO.
-# - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true one, for which a larger reward model stood in, rose and then fell. A leash only did what stopping early does.
+# - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true reward (a larger reward model stood in for it) rose and then fell. A leash only did what stopping early does.
 # - Our leashes of 0.1<!--given--> and 1<!--given--> belong to this toy. GRPO's authors used 0.04<!--given-->, and where a program checks the answers, many people drop the leash, which saves the reference's memory.
 #
 # ## Exercises

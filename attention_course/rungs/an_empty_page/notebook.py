@@ -106,7 +106,7 @@ ask("one_part_missing")
 # %% [markdown]
 # ## How can it know?
 #
-# The check never reads your code, so you can choose any names. It treats the model as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we swap one token for another and compare the logits.
+# The check never reads your code, so you can choose any names. It treats the model as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we replace one token with another and compare the logits.
 
 
 # %% tags=["name:tables"]
@@ -281,7 +281,7 @@ how_many = "more than 90 %" if share > 0.9 else f"only {share:.0%}"
 print(f"{how_many} of the answers are right")
 
 # %% [markdown]
-# Change the story and ask again. It's worth looking back here. Rung {bag_of_words} averaged the past with two loops, and the same idea, with weights that depend on what the tokens say, now answers questions, on a page of your own.
+# Change the story and ask again. It's worth looking back here. Rung {bag_of_words} averaged the past with a loop, and the same idea, with weights that depend on what the tokens say, now answers questions, on a page of your own.
 #
 # If yours isn't there yet, it's usually for one of two reasons. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page needs far more steps. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
@@ -351,7 +351,7 @@ except RuntimeError as error:
 #
 # ## Break it
 #
-# Here are three models, each with one bug, drawn again whenever you run the cell. They're smaller than your page, so draw your ids below `broken[0].vocab_size`, not below V. Look at their tables, test whatever else you like, and guess before the examiner speaks. Good tests are a second call with the same ids, the first loss and the gradients. `broken[0](ids, targets)` returns logits and a loss.
+# Here are three models, each with one bug, drawn again whenever you run the cell. They're smaller than your page, so use ids below `broken[0].vocab_size`, not below V. Look at their tables, test whatever else you like, and guess before the examiner speaks. Good tests are a second call with the same ids, the first loss and the gradients. `broken[0](ids, targets)` returns logits and a loss.
 
 # %% tags=["nbval-ignore-output"]
 generator = torch.Generator()
@@ -394,7 +394,7 @@ for bug, each, guess in zip(bugs, broken, my_guesses):
     print(report.findings[0], end="\n\n")
 
 # %% [markdown]
-# Unless your code raises an error, the examiner tells you where to look but not which line is wrong, because a leak may come from the mask, from `view` without `transpose`, or from a norm that runs over time.
+# Unless your code raises an error, the examiner can't see which line is wrong. It can only suggest causes, because a leak may come from the mask, from `view` without `transpose`, or from a norm that runs over time.
 #
 # ## Explore: bugs that look alike
 #
@@ -599,7 +599,7 @@ print(f"{copied:,} numbers copied into {whose}")
 print("largest difference of the logits at each token:", away)
 
 # %% [markdown]
-# If your differences are large, look at where they begin. Token 0 can only attend to itself and isn't rotated, so if the difference is already large there, check the norms, the gate, or which value belongs to which query. If it begins at token 1, check the rotation, the scaling, the mask, or which key belongs to which query.
+# If your differences are large, look at where they begin. With the right mask, token 0 attends only to itself, and it isn't rotated. So if the difference is already large there, check the mask, the norms, the gate, or which value belongs to which query. If it begins at token 1, check the rotation, the scaling, or which key belongs to which query.
 
 # %% tags=["folded", "lesson"]
 # With SmolLM2: the differences are rounding errors.
@@ -645,6 +645,6 @@ with torch.no_grad():
 # 2. Right shapes and a falling loss prove little, so ask what each output depends on, and what it must not depend on.
 # 3. Fix the first finding, then ask again.
 #
-# You began with two loops that averaged the past, and you end with a GPT that you can write from scratch and test without reading its code.
+# You began with a loop that averaged the past, and you end with a GPT that you can write from scratch and test without reading its code.
 #
 # <!--neighbours-->
