@@ -162,6 +162,7 @@ def counting_the_token_itself(share):
 
 wrong(
     "find_induction_head",
+    "counts_the_same_token",
     find_with_the_token_itself=counting_the_token_itself(1.0),
-    find_without_the_token_itself=counting_the_token_itself(-1.0),
 )
+wrong("find_induction_head", find_without_the_token_itself=counting_the_token_itself(-1.0))
