@@ -82,7 +82,7 @@ def check_settings(path: str | Path, theirs: dict[str, Any], ours: dict[str, Any
                 if isinstance(there, dict) and isinstance(here, dict):
                     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
                     listed = [f"{name} = {there.get(name)} there and {here.get(name)} here" for name in names]
-                    difference = f": {', '.join(listed[:3])}{', ...' * (len(names) > 3)}"
+                    difference = f": {printable(', '.join(listed[:3]))}{', ...' * (len(names) > 3)}"
         if difference is not None:
             raise ValueError(
                 f"{path} does not match in its {part}{difference}. Train with the settings it was made with, "

@@ -252,6 +252,14 @@ def test_a_checkpoint_of_another_training_is_refused(saved, model, data, recipe,
     assert state_of(trainer) == before
 
 
+def test_a_name_in_a_checkpoint_drives_no_terminal(saved, tmp_path):
+    state = torch.load(saved, weights_only=True)
+    state["settings"]["modules"]["\x1b[2J"] = "x"
+    torch.save(state, tmp_path / "odd.pt")
+    with pytest.raises(ValueError, match=r"its modules: \\x1b\[2J = x there"):
+        Trainer(tiny(dropout=0.3), DATA, RECIPE).load(tmp_path / "odd.pt")
+
+
 def test_a_checkpoint_of_another_optimizer_is_refused(saved):
     model = tiny(dropout=0.3)
     groups = Trainer(model, DATA, RECIPE).optimizer.param_groups
