@@ -87,10 +87,19 @@ class Rotary(nn.Module):
         self.register_buffer("sin", angles.sin(), persistent=False)
 
     def forward(self, x: Float[Tensor, "*B T head_size"], start: int = 0) -> Float[Tensor, "*B T head_size"]:
-        """Map x (..., T, head_size), at the positions from `start` on, to an output of the same shape."""
+        """Map x (..., T, head_size), at positions start, start + 1, ..., to an output of the same shape.
+
+        Raises:
+            ValueError: x has another head_size, or a position is not below block_size.
+        """
         check_width("Rotary", x, 2 * self.cos.shape[1])
         check_sizes("Rotary", 0, start=start)
-        here = slice(start, start + x.shape[-2])
+        here, block = slice(start, start + x.shape[-2]), len(self.cos)
+        if here.stop > block:
+            raise ValueError(
+                f"Rotary: start = {start} and {x.shape[-2]} tokens end at position {here.stop - 1}, "
+                f"expected at most {block - 1}, for block_size = {block}."
+            )
         return rotate_pairs(x, self.cos[here], self.sin[here]).type_as(x)  # the angles are in float32
 
 

@@ -523,7 +523,7 @@ generate(nn.Linear(2, 2), ids, 3) | Linear has block_size = None, expected … b
 group_size_of(9, 2) | n_head = 9 heads cannot share n_kv_head = 2 heads … Choose an n_kv_head that divides 9.
 Llama(LlamaConfig(7, n_embd=18, n_head=6)) | Rotary: head_size = 3, expected an even number
 Rotary(4, 9, 0) | Rotary: base = 0, expected an int or a float of at least 1, below 2**63.
-Rotary(4, 9)(x, 8) | rotate_pairs: for x of shape (5, 4), cos has shape (1, 2), expected (T, head_size / 2)
+Rotary(4, 9)(x, 8) | Rotary: start = 8 and 5 tokens end at position 12, expected at most 8
 rotate_pairs(x, ANGLES, ANGLES[:1]) | rotate_pairs: for x of shape (5, 4), sin has shape (1, 2), expected
 GroupedQueryAttention(4, 2, 1, Rotary(4, 9))(q) | Rotary: x is … expected a float tensor of shape (..., T, 4)
 newton_schulz(torch.ones(3)) | newton_schulz: matrix is torch.float32, (3,), expected a float matrix.
