@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +148,7 @@ class WrappedModel(nn.Module):
     @property
     def arguments(self) -> Mapping[str, inspect.Parameter]:
         """The arguments that the model takes; none are known of some callables written in C."""
-        called = self.model.forward if isinstance(self.model, nn.Module) else self.model
-        try:
-            return inspect.signature(called).parameters
-        except (TypeError, ValueError):
-            return {}
+        return arguments_of(self.model)
 
     @property
     def required(self) -> list[str]:
@@ -406,13 +403,27 @@ def max_abs_diff(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max()) if one.shape == other.shape else math.inf
 
 
+def arguments_of(model: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of a model; of what passes all on to the one module in it, its arguments."""
+    called = model.forward if isinstance(model, nn.Module) else model
+    try:
+        found = inspect.signature(called).parameters
+    except (TypeError, ValueError):
+        return {}
+    inner = list(model.children()) if isinstance(model, nn.Module) else []
+    passes_on = all(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in found.values())
+    return arguments_of(inner[0]) if passes_on and len(inner) == 1 else found
+
+
 def parts_of(output: Any) -> dict[Any, Any]:
     """Return what a model returned, part by part: of a tensor, a tuple, a dict, or an object."""
     if isinstance(output, Mapping):
         return dict(output)
     if isinstance(output, Tensor | tuple | list):
         return dict(enumerate([output] if isinstance(output, Tensor) else output))
-    return {**getattr(output, "__dict__", {}), "logits": getattr(output, "logits", None)}
+    slots = [field.name for field in fields(output)] if is_dataclass(output) else []
+    names = [*getattr(output, "__dict__", {}), *slots, "logits"]
+    return {name: getattr(output, name, None) for name in names}
 
 
 def logits_of(output: Any, vocab_size: int) -> Tensor:

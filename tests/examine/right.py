@@ -224,6 +224,8 @@ MODELS = {
     "dropout, in train mode": lambda: Model(V, BLOCK, dropout=0.2).train(),
     "dropout, in eval mode": lambda: Model(V, BLOCK, dropout=0.2).eval(),
     "nanoGPT's form": lambda: NanoForm(V, BLOCK),
+    "nanoGPT's form, averaged": lambda: torch.optim.swa_utils.AveragedModel(NanoForm(V, BLOCK)),
+    "nanoGPT's form, compiled": lambda: torch.compile(NanoForm(V, BLOCK), backend="eager"),
     "PyTorch's encoder": Wrapped,
     "last layer starts at zero": ZeroHead,
     "LSTM": Recurrent,

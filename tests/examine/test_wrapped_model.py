@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import make_dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -76,6 +77,7 @@ def test_no_text_contains_what_the_model_names_as_padding():
         lambda logits: {"output": logits},
         lambda logits: SimpleNamespace(logits=logits),
         lambda logits: SimpleNamespace(hidden=torch.zeros(2, 2, 3), scores=logits),
+        make_dataclass("WithSlots", ["scores"], slots=True),
         lambda logits: logits.log_softmax(dim=-1),
         lambda logits: logits.half(),
     ],
