@@ -21,7 +21,7 @@ LEAKS = ("no mask", "sees one token ahead")
 def says(out, attention, prompt, head):
     yield own.SAYS[attention]
     yield f"The loss on our page is {written(out['losses'][1])} nats per token"
-    yield f"It writes “{''.join(out['written'][1]).strip().replace(chr(10), '↵')}”"
+    yield f"It writes “{''.join(out['written'][1]).replace(chr(10), '↵').strip()}”"
     if attention != "right":
         yield f"With the right attention it is {written(out['losses'][0])}, and a blind guess"
 

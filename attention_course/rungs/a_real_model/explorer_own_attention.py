@@ -228,7 +228,7 @@ def draw(
 def words(name: str, written: list[list[str]], losses: Tensor, guess: float) -> str:
     """Return the caption: what is wrong, the losses, and both texts."""
     right, own = (f"{loss:.2f}" for loss in losses.tolist())
-    first, other = (visible("".join(each).strip()) for each in written)
+    first, other = (visible("".join(each)).strip() for each in written)
     if name == "right":
         return (
             f"{SAYS[name]} The loss on our page is {right} nats per token, and a blind guess costs "
