@@ -1,6 +1,7 @@
 """How a model begins: its first loss, and its first gradients."""
 
 import math
+from collections.abc import Collection
 from contextlib import suppress
 
 import torch
@@ -207,13 +208,15 @@ def gradients(variants: ModelVariants) -> Finding:
     if odd:
         return finding_if(False, f"NaN or inf in {', '.join(odd[:3])}.", "Finite gradients.", "nan")
     first = silent = missing_gradients(noisy, grads)
+    tables = tables_of_places(noisy, grads, silent) if silent else set[str]()
     for seed in range(1, DRAWS + 1):  # of experts each draw chooses others
-        if not silent:
+        if not silent.keys() - tables:
             break
         more = gradients_of(variants.with_new_noise(seed), seed)
         pairs = zip(grads, more, strict=True)
         grads = [(name, p, either(one, other)) for (name, p, one), (_, _, other) in pairs]
         silent = missing_gradients(noisy, grads)
+    silent = {name: words for name, words in silent.items() if name not in tables}
     beside = set[str]()
     if silent:
         ids = noisy.draw(2, variants.short)
@@ -226,7 +229,7 @@ def gradients(variants: ModelVariants) -> Finding:
         return finding_if(
             False, f"{said}{', '.join(sorted(beside)[:3])}.", cause="heads", otherwise="doubtful"
         )
-    chosen = [lists_of(name) for name in first.keys() - silent]
+    chosen = [lists_of(name) for name in first.keys() - silent - tables]
     waiting = all(any(lists_of(name) & lists for lists in chosen) for name in silent)
     frozen = [n for n, p in noisy.named_parameters() if p.dim() > 1 and not p.requires_grad]
     if frozen and not silent:
@@ -343,9 +346,9 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
     if table:
         used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
         return f"{runs[0]} rows of {name} {shape}" if shape[0] == used and runs[0] else ""
-    past = wrapped.block_size - 1  # in a table of distances, those to later tokens
-    if any(run >= past and size == 2 * past + 1 for run, size in zip(runs, shape, strict=True)):
-        return ""
+    for past in (wrapped.block_size - 1, wrapped.whole - 1):  # in a table of distances, those to later tokens
+        if any(run >= past and size == 2 * past + 1 for run, size in zip(runs, shape, strict=True)):
+            return ""
     padding = shape[0] - wrapped.vocab_size  # rows that round the vocabulary up, and whose logits are cut off
     if padding > 0 and runs[0] == padding and not bool(grad[-padding:].any()):
         return ""
@@ -353,27 +356,55 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
     return f"{max(dead)} rows of {name} {shape}" if dead else ""
 
 
+def tables_of_places(wrapped: WrappedModel, grads: list[Gradient], names: Collection[str]) -> set[str]:
+    """Return which of these parameters have a row for each place of the block that the model claims.
+
+    A place is a position or a distance. Those that no text here reaches get no gradient.
+    """
+    found = set[str]()
+    with suppress(Exception):  # of what does not read two tokens, nothing is known
+        pairs = zip(grads, gradients_of(wrapped, T=2), strict=True)
+        for (name, _, grad), (*_, two) in pairs:
+            if name in names and grad is not None and two is not None and is_of_places(wrapped, grad, two):
+                found.add(name)
+    return found
+
+
+def is_of_places(wrapped: WrappedModel, grad: Tensor, two: Tensor) -> bool:
+    """Return whether what gets no gradient is for places that were not read; `two` is that of two tokens.
+
+    Two tokens reach three rows of a table of places at most, and nearly all of any other matrix.
+    """
+    used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
+    for dim, size in enumerate(grad.flatten(0, -2).shape):
+        live, few = (int(each.flatten(0, -2).any(dim=1 - dim).sum()) for each in (grad, two))
+        claimed = size in (wrapped.whole, wrapped.block_size) and size > used
+        if live < size and not (claimed and 0 < few < min(4, live) and live + 5 >= used):
+            return False
+    return True
+
+
 def longest_run(zero: Tensor) -> int:
     """Return how many zeros stand side by side: a head that is lost, not a ReLU that is off by chance."""
     return max((len(run) for run in "".join("01"[bool(z)] for z in zero).split("0")), default=0)
 
 
-def gradients_of(wrapped: WrappedModel, seed: int = 0) -> list[Gradient]:
+def gradients_of(wrapped: WrappedModel, seed: int = 0, T: int = MAX_BACKWARD_TOKENS) -> list[Gradient]:
     """Return the parameters that are trained, with their names, and their gradients on random ids."""
     trained = [(n.removeprefix("model."), p) for n, p in wrapped.named_parameters() if p.requires_grad]
     if not trained:
         raise CannotAskError("No parameter requires a gradient.")
     with torch.enable_grad():
-        loss = loss_of(wrapped, seed)
+        loss = loss_of(wrapped, seed, T)
         if not loss.requires_grad:
             raise NoGradientError("The logits have no gradient, so no parameter gets one.")
         grads = gradients_by(loss, [p for _, p in trained])
     return [(name, p, grad) for (name, p), grad in zip(trained, grads, strict=True)]
 
 
-def loss_of(wrapped: WrappedModel, seed: int = 0) -> Tensor:
-    """Return the loss on random ids, computed from the logits in float64."""
-    T = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
+def loss_of(wrapped: WrappedModel, seed: int = 0, T: int = MAX_BACKWARD_TOKENS) -> Tensor:
+    """Return the loss on random ids, T at most in a text, computed from the logits in float64."""
+    T = min(wrapped.block_size, T)
     ids = wrapped.draw(max(2, 128 // T), T + 1, seed=11 + seed)
     return F.cross_entropy(wrapped(ids[:, :-1]).flatten(0, 1).cpu().double(), ids[:, 1:].flatten())
 

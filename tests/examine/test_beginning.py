@@ -406,6 +406,44 @@ def test_a_table_that_is_no_embedding_is_looked_at(model, says):
     assert (finding.verdict, says in finding.measured) == ("wrong" if says else "right", True), finding
 
 
+class Placed(Model):
+    """A table of positions or distances, and what is made of it and of the embeddings (B, T, C)."""
+
+    def __init__(self, table, place):
+        super().__init__(29, 24, positions="none")
+        self.table, self.place = nn.Parameter(torch.randn(table)), place
+
+    def forward(self, ids, targets=None):
+        x = self.place(self.table, self.tokens(ids))
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x)), None
+
+
+def same_from_7(table, x):
+    return x + table[torch.arange(x.shape[1]).clamp(max=7)]
+
+
+@pytest.mark.parametrize(
+    ("table", "place", "verdict"),
+    [
+        ((48, 32), lambda table, x: x + table[: x.shape[1]], "right"),
+        ((48, 48), lambda table, x: x + table[: x.shape[1], : x.shape[1]].tril() @ x, "right"),
+        ((48, 32), lambda table, x: x + table[-x.shape[1] :].flip(0).cumsum(dim=0), "right"),
+        ((95, 32), lambda table, x: x + table[47:][: x.shape[1]].cumsum(dim=0), "right"),
+        ((48, 32), lambda table, x: x + table[:1], "wrong"),
+        ((48, 32), same_from_7, "wrong"),
+        ((48, 32), lambda table, x: x + x @ table[:24].T @ table[:24], "wrong"),
+    ],
+    ids=["positions", "mixed", "from the end", "distances", "all at 0", "alike from 7", "half a matrix"],
+)
+def test_positions_behind_what_was_read_get_no_gradient(table, place, verdict):
+    wrapped = WrappedModel(Placed(table, place), 29, 24)
+    wrapped.whole = 48
+    finding = beginning.gradients.put_to(ModelVariants(wrapped), {})
+    assert finding.verdict == verdict, finding
+
+
 @pytest.mark.parametrize(("rows", "verdict"), [(slice(29), "right"), (slice(35, 64), "wrong")])
 def test_a_vocabulary_may_be_rounded_up(rows, verdict):
     class Padded(Model):
