@@ -18,7 +18,7 @@ from attention_course.examine.question import (
     asks,
     finding_if,
 )
-from attention_course.examine.report import Finding
+from attention_course.examine.report import Finding, FindingVerdict
 from attention_course.examine.wrapped_model import (
     TARGET_ARGUMENTS,
     CannotAskError,
@@ -208,14 +208,15 @@ def gradients(variants: ModelVariants) -> Finding:
     if odd:
         return finding_if(False, f"NaN or inf in {', '.join(odd[:3])}.", "Finite gradients.", "nan")
     first = silent = missing_gradients(noisy, grads)
-    tables = tables_of_places(noisy, grads, silent) if silent else set[str]()
+    tables = tables_of_places(noisy, grads, silent) if silent else dict[str, FindingVerdict]()
     for seed in range(1, DRAWS + 1):  # of experts each draw chooses others
-        if not silent.keys() - tables:
+        if not silent.keys() - tables.keys():
             break
         more = gradients_of(variants.with_new_noise(seed), seed)
         pairs = zip(grads, more, strict=True)
         grads = [(name, p, either(one, other)) for (name, p, one), (_, _, other) in pairs]
         silent = missing_gradients(noisy, grads)
+    doubted = [silent[name] for name in silent if tables.get(name) == "doubtful"]
     silent = {name: words for name, words in silent.items() if name not in tables}
     beside = set[str]()
     if silent:
@@ -229,8 +230,11 @@ def gradients(variants: ModelVariants) -> Finding:
         return finding_if(
             False, f"{said}{', '.join(sorted(beside)[:3])}.", cause="heads", otherwise="doubtful"
         )
-    chosen = [lists_of(name) for name in first.keys() - silent - tables]
+    chosen = [lists_of(name) for name in first.keys() - silent.keys() - tables.keys()]
     waiting = all(any(lists_of(name) & lists for lists in chosen) for name in silent)
+    if doubted and not silent:
+        said = f"{len(doubted)} of {len(grads)} get none: {'; '.join(doubted[:3])}."
+        return finding_if(False, said, cause="places", otherwise="doubtful")
     frozen = [n for n, p in noisy.named_parameters() if p.dim() > 1 and not p.requires_grad]
     if frozen and not silent:
         names = ", ".join(name.removeprefix("model.") for name in frozen[:3])
@@ -356,32 +360,42 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
     return f"{max(dead)} rows of {name} {shape}" if dead else ""
 
 
-def tables_of_places(wrapped: WrappedModel, grads: list[Gradient], names: Collection[str]) -> set[str]:
-    """Return which of these parameters have a row for each place of the block that the model claims.
+def tables_of_places(
+    wrapped: WrappedModel, grads: list[Gradient], names: Collection[str]
+) -> dict[str, FindingVerdict]:
+    """Return which of these parameters are tables of positions or distances, "right" or "doubtful"."""
+    found = dict[str, FindingVerdict]()
+    with suppress(Exception):  # of what does not read one or two tokens, nothing is known
+        one, two = gradients_of(wrapped, T=1), gradients_of(wrapped, T=2)
+        for (name, _, grad), (*_, of_one), (*_, of_two) in zip(grads, one, two, strict=True):
+            if name in names and grad is not None and of_two is not None:
+                found[name] = verdict_of_table(wrapped, grad, of_one, of_two)
+    return {name: verdict for name, verdict in found.items() if verdict != "wrong"}
 
-    A place is a position or a distance. Those that no text here reaches get no gradient.
+
+def verdict_of_table(wrapped: WrappedModel, grad: Tensor, one: Tensor | None, two: Tensor) -> FindingVerdict:
+    """Return the verdict on a matrix of which parts get no gradient, given those of one and two tokens.
+
+    Two tokens reach three rows of a table of positions or distances at most, and nearly all of any other
+    matrix. "right": all that is read has its row, in a table for the block that the model claims.
+    "doubtful": a table may be longer, and distances may share rows. Positions may not: one token alone
+    reaches their table, which is as wide as that of tokens.
     """
-    found = set[str]()
-    with suppress(Exception):  # of what does not read two tokens, nothing is known
-        pairs = zip(grads, gradients_of(wrapped, T=2), strict=True)
-        for (name, _, grad), (*_, two) in pairs:
-            if name in names and grad is not None and two is not None and is_of_places(wrapped, grad, two):
-                found.add(name)
-    return found
-
-
-def is_of_places(wrapped: WrappedModel, grad: Tensor, two: Tensor) -> bool:
-    """Return whether what gets no gradient is for places that were not read; `two` is that of two tokens.
-
-    Two tokens reach three rows of a table of places at most, and nearly all of any other matrix.
-    """
-    used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
-    for dim, size in enumerate(grad.flatten(0, -2).shape):
+    used, verdict = min(wrapped.block_size, MAX_BACKWARD_TOKENS), "right"
+    widths = {size for p in wrapped.parameters() if wrapped.vocab_size in p.shape for size in p.shape}
+    shape = grad.flatten(0, -2).shape
+    for dim, size in enumerate(shape):
         live, few = (int(each.flatten(0, -2).any(dim=1 - dim).sum()) for each in (grad, two))
-        claimed = size in (wrapped.whole, wrapped.block_size) and size > used
-        if live < size and not (claimed and 0 < few < min(4, live) and live + 5 >= used):
-            return False
-    return True
+        if live == size:
+            continue
+        if not 0 < few < min(4, live):
+            return "wrong"
+        all_read = size > used and live + 5 >= used
+        if not all_read and one is not None and bool(one.any()) and shape[1 - dim] in widths:
+            return "wrong"
+        if not all_read or size not in (wrapped.whole, wrapped.block_size):
+            verdict = "doubtful"
+    return verdict
 
 
 def longest_run(zero: Tensor) -> int:
