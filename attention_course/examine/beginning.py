@@ -34,6 +34,7 @@ from attention_course.training.loss import mean_loss
 FADES = 0.8  # correlation of ranks: memories that fade have 0.9 and more, scores without a scale below 0.2
 DRAWS = 8  # of parameters and texts, after which what got no gradient is said to get none
 SURE = 4  # times ln V: trained models have 3 at most, embeddings from N(0, 1) as the last layer 4.4 and more
+SURE_NATS = 15.0  # of 12 tokens and a rule without chance, trained models have 10
 STEPS = [10.0**-power for power in range(2, 7)]  # too long ones bend, too short ones drown in rounding
 SLACK = 0.02  # of a slope: right models in float32 stay below 0.001, ReLUs switch
 Gradient = tuple[str, nn.Parameter, Tensor | None]
@@ -53,7 +54,8 @@ def first_loss(variants: ModelVariants) -> Finding:
     ids = new.draw(8, min(33, new.block_size + 1), seed=8)
     loss, expected = float(mean_loss(new.logits(ids[:, :-1]), ids[:, 1:])), math.log(new.vocab_size)
     said = f"{loss:.2f} nats on random ids; ln V is {expected:.2f}."
-    return finding_if(loss < expected + 1, said, otherwise="wrong" if loss > SURE * expected else "doubtful")
+    sure = loss > max(SURE * expected, SURE_NATS)
+    return finding_if(loss < expected + 1, said, otherwise="wrong" if sure else "doubtful")
 
 
 @asks("Attention begins even")

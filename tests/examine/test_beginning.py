@@ -21,6 +21,16 @@ def asked(question, model):
     return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
+@pytest.mark.parametrize(("logit", "verdict"), [(2.0, "right"), (13.0, "doubtful"), (20.0, "wrong")])
+def test_a_model_of_few_tokens_may_be_sure(logit, verdict):
+    class Counts(nn.Module):
+        def forward(self, ids):
+            return logit * F.one_hot((ids + 1) % 12, 12).float()
+
+    finding = beginning.first_loss.put_to(ModelVariants(WrappedModel(Counts(), 12, 16)), {})
+    assert finding.verdict == verdict, finding
+
+
 def test_a_memory_that_fades_is_told_from_attention_that_is_too_sure():
     faded = asked(beginning.even_attention, Recurrent())
     assert (faded.verdict, "fades" in faded.measured) == ("not asked", True)
