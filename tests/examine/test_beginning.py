@@ -234,6 +234,21 @@ def test_two_parameters_in_one_place_are_doubtful(tied):
     assert "tokens.weight and head.weight are two parameters" in finding.measured
 
 
+@pytest.mark.parametrize(
+    ("question", "make", "verdict"),
+    [
+        (beginning.gradients, Model, "right"),
+        (beginning.gradients, lambda: SecondHead("a value"), "doubtful"),
+        (beginning.gradient_sizes, Model, "right"),
+    ],
+)
+def test_sparse_gradients_are_looked_at(question, make, verdict):
+    model = make()
+    model.tokens = nn.Embedding(29, 32, sparse=True)
+    finding = asked(question, model)
+    assert finding.verdict == verdict, finding
+
+
 def test_embeddings_that_are_not_trained_are_doubtful():
     model = Model()
     model.tokens.requires_grad_(False)
