@@ -27,6 +27,7 @@ from attention_course.examine.wrapped_model import (
     format_error,
     gradients_by,
     held_by,
+    max_abs_diff,
     parts_of,
 )
 from attention_course.training.loss import mean_loss
@@ -277,7 +278,11 @@ def beside_the_logits(wrapped: WrappedModel, ids: Tensor, **targets: Tensor) -> 
 
 
 def head_is_trained(wrapped: WrappedModel) -> bool:
-    """Return whether what is as long as the vocabulary gets a gradient for tokens that are not read."""
+    """Return whether what is as long as the vocabulary gets a gradient for tokens that are not read.
+
+    If it gets none, it is asked whether its numbers for these tokens have a part in the logits at all: with
+    AdaptiveLogSoftmaxWithLoss they have none.
+    """
     ids, V = wrapped.tokens[:1].repeat(1, min(2, wrapped.block_size)), wrapped.vocab_size
     trained = [p for p in wrapped.parameters() if p.requires_grad]
     with torch.enable_grad():
@@ -285,7 +290,17 @@ def head_is_trained(wrapped: WrappedModel) -> bool:
     unread = wrapped.tokens[1:].to(wrapped.device)
     long = [grad for grad in grads if grad is not None and V in grad.shape]
     rows = [grad.index_select(list(grad.shape).index(V), unread) for grad in long]
-    return not rows or any(bool(each.any()) for each in rows)
+    if not rows or any(bool(each.any()) for each in rows):
+        return True
+    with suppress(CannotAskError, RuntimeError), torch.no_grad():
+        moved = wrapped.copied()
+        for each in (*moved.parameters(), *moved.buffers()):
+            if V in each.shape and each.is_floating_point():
+                dim = list(each.shape).index(V)
+                each.index_copy_(dim, unread, -each.index_select(dim, unread))
+        logits = wrapped.logits(ids)
+        return max_abs_diff(moved.logits(ids), logits) <= wrapped.tolerance(logits)
+    return False
 
 
 def missing_gradients(wrapped: WrappedModel, grads: list[Gradient]) -> dict[str, str]:

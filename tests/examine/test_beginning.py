@@ -224,6 +224,26 @@ def test_a_tied_head_that_is_detached_is_doubtful(detached, verdict):
     assert asked(beginning.gradients, model).verdict == verdict
 
 
+@pytest.mark.parametrize(("fixed", "verdict"), [(False, "right"), (True, "doubtful")])
+def test_a_last_layer_without_a_row_for_each_token_is_right(fixed, verdict):
+    class Adaptive(Model):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.AdaptiveLogSoftmaxWithLoss(32, 29, [5, 12], div_value=2)
+            self.register_buffer("fixed", torch.randn(29, 32))
+
+        def forward(self, ids, targets=None):
+            x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+            for layer in self.layers:
+                x = layer(x)
+            logits = self.head.log_prob(x.flatten(0, 1)).view(*ids.shape, 29)
+            return logits + fixed * x @ self.fixed.T, None
+
+    model = Adaptive()
+    del model.norm
+    assert asked(beginning.gradients, model).verdict == verdict
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_two_parameters_in_one_place_are_doubtful(tied):
     model = Model(tied=tied)
