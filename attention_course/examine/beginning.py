@@ -1,6 +1,7 @@
 """How a model begins: its first loss, and its first gradients."""
 
 import math
+from collections.abc import Collection
 from contextlib import suppress
 
 import torch
@@ -17,7 +18,7 @@ from attention_course.examine.question import (
     asks,
     finding_if,
 )
-from attention_course.examine.report import Finding
+from attention_course.examine.report import Finding, FindingVerdict
 from attention_course.examine.wrapped_model import (
     TARGET_ARGUMENTS,
     CannotAskError,
@@ -26,6 +27,7 @@ from attention_course.examine.wrapped_model import (
     format_error,
     gradients_by,
     held_by,
+    max_abs_diff,
     parts_of,
 )
 from attention_course.training.loss import mean_loss
@@ -33,6 +35,7 @@ from attention_course.training.loss import mean_loss
 FADES = 0.8  # correlation of ranks: memories that fade have 0.9 and more, scores without a scale below 0.2
 DRAWS = 8  # of parameters and texts, after which what got no gradient is said to get none
 SURE = 4  # times ln V: trained models have 3 at most, embeddings from N(0, 1) as the last layer 4.4 and more
+SURE_NATS = 15.0  # of 12 tokens and a rule without chance, trained models have 10
 STEPS = [10.0**-power for power in range(2, 7)]  # too long ones bend, too short ones drown in rounding
 SLACK = 0.02  # of a slope: right models in float32 stay below 0.001, ReLUs switch
 Gradient = tuple[str, nn.Parameter, Tensor | None]
@@ -52,7 +55,8 @@ def first_loss(variants: ModelVariants) -> Finding:
     ids = new.draw(8, min(33, new.block_size + 1), seed=8)
     loss, expected = float(mean_loss(new.logits(ids[:, :-1]), ids[:, 1:])), math.log(new.vocab_size)
     said = f"{loss:.2f} nats on random ids; ln V is {expected:.2f}."
-    return finding_if(loss < expected + 1, said, otherwise="wrong" if loss > SURE * expected else "doubtful")
+    sure = loss > max(SURE * expected, SURE_NATS)
+    return finding_if(loss < expected + 1, said, otherwise="wrong" if sure else "doubtful")
 
 
 @asks("Attention begins even")
@@ -207,13 +211,16 @@ def gradients(variants: ModelVariants) -> Finding:
     if odd:
         return finding_if(False, f"NaN or inf in {', '.join(odd[:3])}.", "Finite gradients.", "nan")
     first = silent = missing_gradients(noisy, grads)
+    tables = tables_of_places(noisy, grads, silent) if silent else dict[str, FindingVerdict]()
     for seed in range(1, DRAWS + 1):  # of experts each draw chooses others
-        if not silent:
+        if not silent.keys() - tables.keys():
             break
         more = gradients_of(variants.with_new_noise(seed), seed)
         pairs = zip(grads, more, strict=True)
         grads = [(name, p, either(one, other)) for (name, p, one), (_, _, other) in pairs]
         silent = missing_gradients(noisy, grads)
+    doubted = [silent[name] for name in silent if tables.get(name) == "doubtful"]
+    silent = {name: words for name, words in silent.items() if name not in tables}
     beside = set[str]()
     if silent:
         ids = noisy.draw(2, variants.short)
@@ -226,8 +233,11 @@ def gradients(variants: ModelVariants) -> Finding:
         return finding_if(
             False, f"{said}{', '.join(sorted(beside)[:3])}.", cause="heads", otherwise="doubtful"
         )
-    chosen = [lists_of(name) for name in first.keys() - silent]
+    chosen = [lists_of(name) for name in first.keys() - silent.keys() - tables.keys()]
     waiting = all(any(lists_of(name) & lists for lists in chosen) for name in silent)
+    if doubted and not silent:
+        said = f"{len(doubted)} of {len(grads)} get none: {'; '.join(doubted[:3])}."
+        return finding_if(False, said, cause="places", otherwise="doubtful")
     frozen = [n for n, p in noisy.named_parameters() if p.dim() > 1 and not p.requires_grad]
     if frozen and not silent:
         names = ", ".join(name.removeprefix("model.") for name in frozen[:3])
@@ -260,7 +270,7 @@ def beside_the_logits(wrapped: WrappedModel, ids: Tensor, **targets: Tensor) -> 
         for parts in ([wrapped(ids)], parts_of(wrapped.answer(ids, **targets)).values()):
             used = [p for p in parts if isinstance(p, Tensor) and p.requires_grad and p.dim() < 4]
             total = torch.stack([each.float().square().sum() for each in used]).sum()
-            grads = gradients_by(total, list(named.values()))
+            grads = dense_gradients(total, list(named.values()))
             reached.append(
                 {n for n, grad in zip(named, grads, strict=True) if grad is not None and grad.any()}
             )
@@ -268,15 +278,29 @@ def beside_the_logits(wrapped: WrappedModel, ids: Tensor, **targets: Tensor) -> 
 
 
 def head_is_trained(wrapped: WrappedModel) -> bool:
-    """Return whether what is as long as the vocabulary gets a gradient for tokens that are not read."""
+    """Return whether what is as long as the vocabulary gets a gradient for tokens that are not read.
+
+    If it gets none, it is asked whether its numbers for these tokens have a part in the logits at all: with
+    AdaptiveLogSoftmaxWithLoss they have none.
+    """
     ids, V = wrapped.tokens[:1].repeat(1, min(2, wrapped.block_size)), wrapped.vocab_size
     trained = [p for p in wrapped.parameters() if p.requires_grad]
     with torch.enable_grad():
-        grads = gradients_by(mean_loss(wrapped(ids), ids.to(wrapped.device)), trained)
+        grads = dense_gradients(mean_loss(wrapped(ids), ids.to(wrapped.device)), trained)
     unread = wrapped.tokens[1:].to(wrapped.device)
     long = [grad for grad in grads if grad is not None and V in grad.shape]
     rows = [grad.index_select(list(grad.shape).index(V), unread) for grad in long]
-    return not rows or any(bool(each.any()) for each in rows)
+    if not rows or any(bool(each.any()) for each in rows):
+        return True
+    with suppress(CannotAskError, RuntimeError), torch.no_grad():
+        moved = wrapped.copied()
+        for each in (*moved.parameters(), *moved.buffers()):
+            if V in each.shape and each.is_floating_point():
+                dim = list(each.shape).index(V)
+                each.index_copy_(dim, unread, -each.index_select(dim, unread))
+        logits = wrapped.logits(ids)
+        return max_abs_diff(moved.logits(ids), logits) <= wrapped.tolerance(logits)
+    return False
 
 
 def missing_gradients(wrapped: WrappedModel, grads: list[Gradient]) -> dict[str, str]:
@@ -343,9 +367,9 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
     if table:
         used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
         return f"{runs[0]} rows of {name} {shape}" if shape[0] == used and runs[0] else ""
-    past = wrapped.block_size - 1  # in a table of distances, those to later tokens
-    if any(run >= past and size == 2 * past + 1 for run, size in zip(runs, shape, strict=True)):
-        return ""
+    for past in (wrapped.block_size - 1, wrapped.whole - 1):  # in a table of distances, those to later tokens
+        if any(run >= past and size == 2 * past + 1 for run, size in zip(runs, shape, strict=True)):
+            return ""
     padding = shape[0] - wrapped.vocab_size  # rows that round the vocabulary up, and whose logits are cut off
     if padding > 0 and runs[0] == padding and not bool(grad[-padding:].any()):
         return ""
@@ -353,27 +377,70 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
     return f"{max(dead)} rows of {name} {shape}" if dead else ""
 
 
+def tables_of_places(
+    wrapped: WrappedModel, grads: list[Gradient], names: Collection[str]
+) -> dict[str, FindingVerdict]:
+    """Return which of these parameters are tables of positions or distances, "right" or "doubtful"."""
+    found = dict[str, FindingVerdict]()
+    with suppress(Exception):  # of what does not read one or two tokens, nothing is known
+        one, two = gradients_of(wrapped, T=1), gradients_of(wrapped, T=2)
+        for (name, _, grad), (*_, of_one), (*_, of_two) in zip(grads, one, two, strict=True):
+            if name in names and grad is not None and of_two is not None:
+                found[name] = verdict_of_table(wrapped, grad, of_one, of_two)
+    return {name: verdict for name, verdict in found.items() if verdict != "wrong"}
+
+
+def verdict_of_table(wrapped: WrappedModel, grad: Tensor, one: Tensor | None, two: Tensor) -> FindingVerdict:
+    """Return the verdict on a matrix of which parts get no gradient, given those of one and two tokens.
+
+    Two tokens reach three rows of a table of positions or distances at most, and nearly all of any other
+    matrix. "right": all that is read has its row, in a table for the block that the model claims.
+    "doubtful": a table may be longer, and distances may share rows. Positions may not: one token alone
+    reaches their table, which is as wide as that of tokens.
+    """
+    used, verdict = min(wrapped.block_size, MAX_BACKWARD_TOKENS), "right"
+    widths = {size for p in wrapped.parameters() if wrapped.vocab_size in p.shape for size in p.shape}
+    shape = grad.flatten(0, -2).shape
+    for dim, size in enumerate(shape):
+        live, few = (int(each.flatten(0, -2).any(dim=1 - dim).sum()) for each in (grad, two))
+        if live == size:
+            continue
+        if not 0 < few < min(4, live):
+            return "wrong"
+        all_read = size > used and live + 5 >= used
+        if not all_read and one is not None and bool(one.any()) and shape[1 - dim] in widths:
+            return "wrong"
+        if not all_read or size not in (wrapped.whole, wrapped.block_size):
+            verdict = "doubtful"
+    return verdict
+
+
 def longest_run(zero: Tensor) -> int:
     """Return how many zeros stand side by side: a head that is lost, not a ReLU that is off by chance."""
     return max((len(run) for run in "".join("01"[bool(z)] for z in zero).split("0")), default=0)
 
 
-def gradients_of(wrapped: WrappedModel, seed: int = 0) -> list[Gradient]:
+def dense_gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor | None]:
+    """Return the gradients as `gradients_by`, those of embeddings with sparse=True in full."""
+    return [None if grad is None else grad.to_dense() for grad in gradients_by(total, parameters)]
+
+
+def gradients_of(wrapped: WrappedModel, seed: int = 0, T: int = MAX_BACKWARD_TOKENS) -> list[Gradient]:
     """Return the parameters that are trained, with their names, and their gradients on random ids."""
     trained = [(n.removeprefix("model."), p) for n, p in wrapped.named_parameters() if p.requires_grad]
     if not trained:
         raise CannotAskError("No parameter requires a gradient.")
     with torch.enable_grad():
-        loss = loss_of(wrapped, seed)
+        loss = loss_of(wrapped, seed, T)
         if not loss.requires_grad:
             raise NoGradientError("The logits have no gradient, so no parameter gets one.")
-        grads = gradients_by(loss, [p for _, p in trained])
+        grads = dense_gradients(loss, [p for _, p in trained])
     return [(name, p, grad) for (name, p), grad in zip(trained, grads, strict=True)]
 
 
-def loss_of(wrapped: WrappedModel, seed: int = 0) -> Tensor:
-    """Return the loss on random ids, computed from the logits in float64."""
-    T = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
+def loss_of(wrapped: WrappedModel, seed: int = 0, T: int = MAX_BACKWARD_TOKENS) -> Tensor:
+    """Return the loss on random ids, T at most in a text, computed from the logits in float64."""
+    T = min(wrapped.block_size, T)
     ids = wrapped.draw(max(2, 128 // T), T + 1, seed=11 + seed)
     return F.cross_entropy(wrapped(ids[:, :-1]).flatten(0, 1).cpu().double(), ids[:, 1:].flatten())
 

@@ -21,6 +21,16 @@ def asked(question, model):
     return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
+@pytest.mark.parametrize(("logit", "verdict"), [(2.0, "right"), (13.0, "doubtful"), (20.0, "wrong")])
+def test_a_model_of_few_tokens_may_be_sure(logit, verdict):
+    class Counts(nn.Module):
+        def forward(self, ids):
+            return logit * F.one_hot((ids + 1) % 12, 12).float()
+
+    finding = beginning.first_loss.put_to(ModelVariants(WrappedModel(Counts(), 12, 16)), {})
+    assert finding.verdict == verdict, finding
+
+
 def test_a_memory_that_fades_is_told_from_attention_that_is_too_sure():
     faded = asked(beginning.even_attention, Recurrent())
     assert (faded.verdict, "fades" in faded.measured) == ("not asked", True)
@@ -214,6 +224,26 @@ def test_a_tied_head_that_is_detached_is_doubtful(detached, verdict):
     assert asked(beginning.gradients, model).verdict == verdict
 
 
+@pytest.mark.parametrize(("fixed", "verdict"), [(False, "right"), (True, "doubtful")])
+def test_a_last_layer_without_a_row_for_each_token_is_right(fixed, verdict):
+    class Adaptive(Model):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.AdaptiveLogSoftmaxWithLoss(32, 29, [5, 12], div_value=2)
+            self.register_buffer("fixed", torch.randn(29, 32))
+
+        def forward(self, ids, targets=None):
+            x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+            for layer in self.layers:
+                x = layer(x)
+            logits = self.head.log_prob(x.flatten(0, 1)).view(*ids.shape, 29)
+            return logits + fixed * x @ self.fixed.T, None
+
+    model = Adaptive()
+    del model.norm
+    assert asked(beginning.gradients, model).verdict == verdict
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_two_parameters_in_one_place_are_doubtful(tied):
     model = Model(tied=tied)
@@ -222,6 +252,21 @@ def test_two_parameters_in_one_place_are_doubtful(tied):
     finding = asked(beginning.gradients, model)
     assert finding.verdict == "doubtful", finding
     assert "tokens.weight and head.weight are two parameters" in finding.measured
+
+
+@pytest.mark.parametrize(
+    ("question", "make", "verdict"),
+    [
+        (beginning.gradients, Model, "right"),
+        (beginning.gradients, lambda: SecondHead("a value"), "doubtful"),
+        (beginning.gradient_sizes, Model, "right"),
+    ],
+)
+def test_sparse_gradients_are_looked_at(question, make, verdict):
+    model = make()
+    model.tokens = nn.Embedding(29, 32, sparse=True)
+    finding = asked(question, model)
+    assert finding.verdict == verdict, finding
 
 
 def test_embeddings_that_are_not_trained_are_doubtful():
@@ -356,7 +401,7 @@ def test_logits_without_a_gradient_are_found_and_are_no_error_of_the_examiner(ki
         assert question.put_to(variants, {}).verdict == "not asked"
 
 
-@pytest.mark.parametrize(("rows", "verdict"), [(2 * 24 - 1, "right"), (2 * 24 + 20, "wrong")])
+@pytest.mark.parametrize(("rows", "verdict"), [(2 * 24 - 1, "right"), (2 * 24 + 20, "doubtful")])
 def test_a_table_of_distances_may_have_rows_for_what_comes_later(rows, verdict):
     class Distances(Model):
         def __init__(self):
@@ -404,6 +449,108 @@ class OneRow(Positions):
 def test_a_table_that_is_no_embedding_is_looked_at(model, says):
     finding = asked(beginning.gradients, model())
     assert (finding.verdict, says in finding.measured) == ("wrong" if says else "right", True), finding
+
+
+class Placed(Model):
+    """A table of positions or distances, and what is made of it and of the embeddings (B, T, C)."""
+
+    def __init__(self, table, place):
+        super().__init__(29, 24, positions="none")
+        self.table, self.place = nn.Parameter(torch.randn(table)), place
+
+    def forward(self, ids, targets=None):
+        x = self.place(self.table, self.tokens(ids))
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x)), None
+
+
+def same_from_7(table, x):
+    return x + table[torch.arange(x.shape[1]).clamp(max=7)]
+
+
+@pytest.mark.parametrize(
+    ("table", "place", "verdict"),
+    [
+        ((48, 32), lambda table, x: x + table[: x.shape[1]], "right"),
+        ((48, 48), lambda table, x: x + table[: x.shape[1], : x.shape[1]].tril() @ x, "right"),
+        ((48, 32), lambda table, x: x + table[-x.shape[1] :].flip(0).cumsum(dim=0), "right"),
+        ((95, 32), lambda table, x: x + table[47:][: x.shape[1]].cumsum(dim=0), "right"),
+        ((48, 32), lambda table, x: x + table[:1], "wrong"),
+        ((48, 32), same_from_7, "wrong"),
+        ((24, 32), same_from_7, "wrong"),
+        ((48, 32), lambda table, x: x + x @ table[:24].T @ table[:24], "wrong"),
+    ],
+    ids=[
+        "positions",
+        "mixed",
+        "from the end",
+        "distances",
+        "all at 0",
+        "alike from 7",
+        "alike, short",
+        "half a matrix",
+    ],
+)
+def test_positions_behind_what_was_read_get_no_gradient(table, place, verdict):
+    wrapped = WrappedModel(Placed(table, place), 29, 24)
+    wrapped.whole = 48
+    finding = beginning.gradients.put_to(ModelVariants(wrapped), {})
+    assert finding.verdict == verdict, finding
+
+
+class Distant(Model):
+    """A table by distance (rows, width) that moves scores, as T5's and Shaw's do, or values."""
+
+    def __init__(self, row_of, width, values, make):
+        super().__init__(29, 24, positions="none")
+        self.row_of, self.width, self.values = row_of, width, values
+        self.table = make(24, width) if make is nn.Embedding else make(torch.randn(24, width))
+
+    def forward(self, ids, targets=None):
+        x, t = self.tokens(ids), torch.arange(ids.shape[1])
+        away = self.row_of(t[:, None] - t)
+        added = (
+            self.table(away) if isinstance(self.table, nn.Embedding) else self.table[away]
+        )  # (T, T, width)
+        scores = x @ x.mT / 32**0.5
+        if not self.values:
+            scores = scores + torch.einsum("btw,tsw->bts", x[..., : self.width], added)
+        weights = scores.masked_fill(t > t[:, None], -1e9).softmax(dim=-1)
+        x = x + weights @ x
+        if self.values:
+            x = x + torch.einsum("bts,tsw->btw", weights, added).repeat(1, 1, 32 // self.width)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x)), None
+
+
+def bucket(away):
+    """The row of T5: a distance for itself up to 7, and those behind it share rows."""
+    far = 8 + (away.clamp(min=8) / 8).log2() * 4
+    return torch.where(away < 8, away.clamp(min=0), far.long().clamp(max=23))
+
+
+def clipped(away):
+    """The row of Shaw, with a clip of 11 and rows for what comes later."""
+    return away.clamp(-11, 11) + 11
+
+
+@pytest.mark.parametrize("make", [nn.Embedding, nn.Parameter])
+@pytest.mark.parametrize(("width", "values"), [(4, False), (32, False), (8, True)])
+@pytest.mark.parametrize("row_of", [bucket, clipped])
+def test_rows_for_distances_that_do_not_occur_are_doubtful(row_of, width, values, make):
+    finding = asked(beginning.gradients, Distant(row_of, width, values, make))
+    assert finding.verdict == "doubtful", finding
+    assert "distances" in finding.cause
+
+
+@pytest.mark.parametrize("row_of", [lambda t: t * 0, lambda t: t.clamp(max=7), lambda t: t.clamp(min=1)])
+def test_rows_for_positions_that_do_not_occur_are_wrong(row_of):
+    model = Model()
+    model.places.register_forward_pre_hook(lambda module, given: row_of(given[0]))
+    finding = asked(beginning.gradients, model)
+    assert finding.verdict == "wrong", finding
 
 
 @pytest.mark.parametrize(("rows", "verdict"), [(slice(29), "right"), (slice(35, 64), "wrong")])
