@@ -32,6 +32,7 @@ ROUNDS = 8  # in which an id that has not been drawn may come
 RARE = 0.001  # a probability
 WRITTEN = 20  # tokens that it writes after each text
 READ = 4096  # tokens of the texts about as long as the block, after each of which it writes one
+LOGITS = 2**26  # that are computed at once
 PAST = 5  # tokens by which a text is longer than the block
 SURE = 64.0  # times its last matrix a model nearly always draws the likeliest token
 OTHERS = 0.05  # the share of texts that are taken to be read in another way
@@ -240,7 +241,8 @@ def writes_predictions(variants: ModelVariants) -> Finding:
     if samples and (absent := never_drawn(noisy, written, T)):
         said = f"It never draws id {absent[0]}, of which it predicts that it comes."
         return finding_if(False, said, "Any id that can come.", "absent", otherwise="doubtful")
-    texts = 1 if noisy.is_large else max(1, min(len(ids), READ // block))
+    many = min(len(ids), READ // block, max(2, LOGITS // (block * noisy.vocab_size)))
+    texts = 1 if noisy.is_large else max(1, many)
     sure = noisy if greedy or noisy.is_large or not variants.is_copy else surer(noisy)
     return reads_another_context(sure, texts, greedy) or finding
 
@@ -424,7 +426,8 @@ def options_hold(variants: ModelVariants) -> Finding:
     if not asked:
         raise CannotAskError(f"Its generate takes no {', '.join(OPTIONS)}.")
     ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1), T, seed=15)
-    logits = noisy.logits(ids)[:, -1:]
+    parts = ids.split(max(2, LOGITS // (T * noisy.vocab_size)))
+    logits = torch.cat([noisy.logits(part)[:, -1:] for part in parts])
     with suppress(DoubtError):  # ids that are never to be written, such as padding, are not asked here
         drawn = written_by(noisy, ids, 1, **{**neutral(noisy), **likeliest(noisy)})[:, T:]
         if drawn.shape == (len(ids), 1):

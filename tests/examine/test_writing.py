@@ -277,6 +277,23 @@ def test_a_generate_with_a_cache_or_that_reads_all_past_the_block_is_right(model
     assert finding.verdict == "right", finding
 
 
+def test_fewer_long_texts_of_a_large_vocabulary_are_read_at_once(monkeypatch):
+    read = list[int]()
+
+    class Noting(Cropped):
+        def forward(self, ids, targets=None):
+            if ids.shape[1] == self.block_size:
+                read.append(len(ids))
+            return super().forward(ids)
+
+    variants = ModelVariants(WrappedModel(Noting(lambda ids, T: ids[:, -T:], 64, "learned"), 29, 64))
+    for at_once, texts in ((2**26, 51), (2**13, 4), (1, 2)):
+        read.clear()
+        monkeypatch.setattr(writing, "LOGITS", at_once)
+        finding = writing.writes_predictions.put_to(variants, {})
+        assert (finding.verdict, max(read)) == ("right", texts), finding
+
+
 class Writer(Model):
     def write(self, ids, many):
         return super().generate(ids, many)
