@@ -40,6 +40,7 @@ GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that t
 NEUTRAL = {  # of the options that change what it draws
     **{"temperature": 1.0, "top_k": math.inf, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0},
     **{"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+    **{"filter_thres": 0.0, "num_beams": 1, "no_repeat_ngram_size": 0},  # the first, a share that is left out
 }
 TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 

@@ -1,5 +1,7 @@
 """A model's own generate is compared with its logits, whatever its arguments are called."""
 
+import math
+
 import pytest
 import torch
 from examine.right import theirs
@@ -143,6 +145,38 @@ class HotByDefault(Drawing):
         return self.written(ids, max_new_tokens, temperature=temperature)
 
 
+class KeepsAShare(Drawing):  # as that of lucidrains
+    def generate(self, prompt, seq_len, temperature=1.0, filter_thres=0.9):
+        top_k = math.ceil((1 - filter_thres) * 29)
+        return self.written(prompt, seq_len, temperature=temperature, top_k=top_k)[:, prompt.shape[1] :]
+
+
+class Beams(Drawing):
+    def generate(self, ids, max_new_tokens, num_beams=3, do_sample=False):
+        return torch.cat([self.best(text[None], max_new_tokens, num_beams) for text in ids])
+
+    def best(self, text, new, beams):
+        scored = [(0.0, text)]
+        for _ in range(new):
+            grown = []
+            for score, text in scored:
+                logits = self(text[:, -self.block_size :])[0][0, -1]
+                for value, token in zip(*logits.log_softmax(dim=-1).topk(beams), strict=True):
+                    grown.append((score + float(value), torch.cat([text, token.view(1, 1)], dim=1)))
+            scored = sorted(grown, key=lambda each: -each[0])[:beams]
+        return scored[0][1]
+
+
+class NoPairTwice(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.0, no_repeat_ngram_size=2):
+        for _ in range(max_new_tokens):
+            logits = self(ids[:, -self.block_size :])[0][:, -1]
+            after = (ids[:, :-1] == ids[:, -1:]).float() * no_repeat_ngram_size
+            seen = torch.zeros_like(logits).scatter_add(1, ids[:, 1:], after)
+            ids = torch.cat([ids, drawn(logits.masked_fill(seen > 0, -torch.inf), temperature)], dim=1)
+        return ids
+
+
 class NeverUnknown(Drawing):
     def next_of(self, logits, temperature):
         return drawn(logits.index_fill(-1, torch.tensor([0]), -torch.inf), temperature)
@@ -194,6 +228,9 @@ class FirstDropped(Drawing):
     [  # of three questions: does it go on, does it write what it predicts, do the options hold?
         (GreedyByDefault, "right right right"),
         (HotByDefault, "right right right"),
+        (KeepsAShare, "right right right"),
+        (Beams, "right right not asked"),
+        (NoPairTwice, "right right right"),
         (NeverUnknown, "right doubtful right"),
         (OneText, "right doubtful not asked"),
         (Stops, "doubtful right not asked"),
