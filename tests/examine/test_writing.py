@@ -521,6 +521,30 @@ def test_an_id_that_is_never_drawn_is_doubted(V, absent):
     assert f"never draws id {absent}," in finding.measured
 
 
+def test_that_a_low_temperature_draws_a_token_that_is_all_but_the_likeliest_is_right():
+    class Twins(HotByDefault):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids)
+            return 0.2 * logits.repeat_interleave(2, dim=-1)[..., :29] + 3e-4 * (torch.arange(29) % 2), loss
+
+    finding = asked(writing.writes_predictions, Twins())
+    assert finding.verdict == "right", finding
+
+
+@pytest.mark.parametrize("kind", [NeverUnknown, CroppedWithOptions])
+def test_an_id_that_is_not_known_to_be_written_may_be_absent(kind):
+    torch.manual_seed(0)
+    model = kind() if kind is NeverUnknown else kind(lambda ids, T: ids[:, -8:], 24, "learned")
+    noisy, greedy = ModelVariants(WrappedModel(model, 29, 24)).with_noise, {"temperature": 1e-4}
+    verdicts = []
+    for known in (torch.arange(1, 29), torch.arange(29)):
+        finding = writing.reads_another_context(noisy, 64, greedy, known)
+        verdicts.append((finding.verdict, finding.cause))
+    crop = ("wrong", "crop")
+    few = ("wrong", "greedy")
+    assert verdicts == ([("doubtful", "absent"), few] if kind is NeverUnknown else [crop, crop])
+
+
 class Greedy(Model):
     """It forgets the text when it writes, `at` the first token or at a later one."""
 
