@@ -64,6 +64,7 @@ EXPLAINED = {
     **{("xlm", name): "It reads both ways, unless causal=True." for name in (LEAK, PREFIX)},
     **{("xlnet", name): "It reads both ways, unless perm_mask hides." for name in (LEAK, PREFIX)},
     **{(kind, WRITES): "generate predicts at a mask token that it appends." for kind in ("xlm", "xlnet")},
+    ("xlnet", PADDING): "generate leaves out the attention_mask.",
     ("xlnet", UNUSED): "Some parameters serve perm_mask and segments alone.",
 }
 HEAD = (

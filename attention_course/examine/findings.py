@@ -283,7 +283,8 @@ def stateless(variants: ModelVariants) -> Finding:
 def batch_apart(variants: ModelVariants) -> Finding:
     """Compare each text alone with the same text in a batch; in train mode, put other texts beside it."""
     noisy, said = variants.for_equality, "With other texts beside it a text's logits move by"
-    many, T = 2 if noisy.is_large else 8, noisy.block_size
+    T, many = noisy.block_size, 2 if noisy.is_large else 8
+    many = max(2, min(many, BATCH // (T * noisy.vocab_size)))
     for ids in (noisy.draw(many, T), noisy.draw(8, variants.short), noisy.draw(3, variants.short)):
         alone = torch.cat([noisy.logits(text[None]) for text in ids])
         finding = equal_logits(noisy, noisy.logits(ids), alone, said)

@@ -266,11 +266,12 @@ def left_padding(variants: ModelVariants) -> Finding:
     if "attention_mask" not in noisy.arguments:
         raise CannotAskError("It takes no attention_mask.")
     T, pad = max(1, variants.short // 2), max(1, variants.short // 4)
-    ids, before = noisy.draw(2, T, seed=23), noisy.draw(2, pad, seed=24)
+    padded, hidden = noisy.draw(2, pad + T, seed=23), torch.tensor([pad, pad // 2])  # for each text another
+    mask = (torch.arange(pad + T) >= hidden[:, None]).long()
     if variants.padding:
-        before = before.fill_(variants.padding[0])
-    mask = torch.cat([torch.zeros_like(before), torch.ones_like(ids)], dim=1)
-    padded, places = torch.cat([before, ids], dim=1), (mask.cumsum(dim=1) - 1).clamp(min=0)
+        padded[mask == 0] = variants.padding[0]
+    texts = [text[shown == 1][None] for text, shown in zip(padded, mask, strict=True)]
+    places = (mask.cumsum(dim=1) - 1).clamp(min=0)
     ways: list[dict[str, Tensor]] = [{"attention_mask": mask}]
     if counts := "position_ids" in noisy.arguments:
         ways.append({"attention_mask": mask, "position_ids": places})
@@ -281,28 +282,31 @@ def left_padding(variants: ModelVariants) -> Finding:
             return collected(wrapped.logits_in(wrapped.answer(padded, **placed)))[:, pad:]
 
     try:
-        own, whole = read(given, ways[-1]), noisy.logits(ids)
+        own, whole = read(given, ways[-1]), torch.cat([noisy.logits(text)[:, -T:] for text in texts])
         logits = min((read(noisy, options) for options in ways), key=lambda made: max_abs_diff(made, whole))
     except Exception as error:
         raise CannotAskError(f"It takes an attention_mask of another kind. {format_error(error)}") from error
+    said = f"With {pad} hidden tokens before one text and {pad // 2} before another, logits"
     if not own.isfinite().all():
-        return finding_if(
-            False, f"With {pad} hidden tokens before a text its logits are NaN or inf.", cause="nan"
-        )
-    said = f"With {pad} hidden tokens before a text its logits differ by"
-    finding = equal_logits(noisy, whole, logits, said, slack=ONE_BY_ONE)
+        return finding_if(False, f"{said} are NaN or inf.", cause="nan")
+    finding = equal_logits(noisy, whole, logits, f"{said} differ by", slack=ONE_BY_ONE)
     if finding.verdict == "wrong" and not counts:
         return replace(finding, verdict="doubtful")
     if finding.verdict == "right":
         with suppress(CannotAskError):
             greedy = {"do_sample": False} if "do_sample" in options_of(noisy) else {}
-            alone, beside = (
-                written_by(noisy, x, 4, attention_mask=m.to(noisy.device), **greedy)[:, x.shape[1] :]
-                for x, m in ((ids, mask[:, pad:]), (padded, mask))
-            )
-            if not torch.equal(alone, beside):
-                said = "generate(ids, attention_mask=...) writes other tokens after a padded text."
-                return finding_if(False, said, "The same tokens.", "generate")
+
+            def written(ids: Tensor, mask: Tensor) -> list[list[int]]:
+                made = written_by(noisy, ids, 4, attention_mask=mask.to(noisy.device), **greedy)
+                return made[:, ids.shape[1] :].tolist()
+
+            beside = written(padded, mask)
+            for row, text in enumerate(texts):
+                twice = text.repeat(2, 1)  # in a batch as large the same random numbers are drawn
+                pairs = zip(written(twice, torch.ones_like(twice))[row], beside[row], strict=False)
+                if any(one != other for one, other in pairs):  # a text that ends may end later beside another
+                    said = "generate(ids, attention_mask=...) writes other tokens after a padded text."
+                    return finding_if(False, said, "The same tokens.", "generate")
     return finding
 
 

@@ -32,6 +32,7 @@ ROUNDS = 8  # in which an id that has not been drawn may come
 RARE = 0.001  # a probability
 WRITTEN = 20  # tokens that it writes after each text
 READ = 4096  # tokens of the texts about as long as the block, after each of which it writes one
+LOGITS = 2**26  # that are computed at once
 PAST = 5  # tokens by which a text is longer than the block
 SURE = 64.0  # times its last matrix a model nearly always draws the likeliest token
 OTHERS = 0.05  # the share of texts that are taken to be read in another way
@@ -39,6 +40,7 @@ GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that t
 NEUTRAL = {  # of the options that change what it draws
     **{"temperature": 1.0, "top_k": math.inf, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0},
     **{"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+    **{"filter_thres": 0.0, "num_beams": 1, "no_repeat_ngram_size": 0},  # the first, a share that is left out
 }
 TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 
@@ -213,8 +215,8 @@ def writes_predictions(variants: ModelVariants) -> Finding:
                 return finding_if(False, f"{said} Asked for one, it writes none.", "All.", "none")
             return finding_if(False, said, f"It returns {T + new}.", "short", otherwise="doubtful")
         logits, drawn = noisy.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
-        behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
-        missed = behind > 10 * noisy.tolerance(logits)
+        slack = slack_of(noisy, logits, options)
+        missed = behind(logits, drawn) > slack
         cause = "again" if new > 1 and bool((drawn == drawn[:, :1]).all()) else ""
         goes_on = ~after_an_end(drawn, noisy.vocab_size)
         if missed.any() and (options or (len(ids) > 1 and not missed[:, 0].any())):
@@ -222,7 +224,7 @@ def writes_predictions(variants: ModelVariants) -> Finding:
             said = f"{asked}{int(missed.sum())} of {missed.numel()} tokens are not the likeliest."
             if not missed[goes_on].any():
                 return finding_if(False, said, "The likeliest.", "ends", otherwise="doubtful")
-            if len(not_written(logits, drawn)):
+            if len(not_written(logits, drawn, slack)):
                 return finding_if(False, said, "The likeliest each time.", "absent", otherwise="doubtful")
             begins = "greedy" if missed[:, 0].any() else "later"
             return finding_if(False, said, "The likeliest each time.", cause or begins)
@@ -240,18 +242,22 @@ def writes_predictions(variants: ModelVariants) -> Finding:
     if samples and (absent := never_drawn(noisy, written, T)):
         said = f"It never draws id {absent[0]}, of which it predicts that it comes."
         return finding_if(False, said, "Any id that can come.", "absent", otherwise="doubtful")
-    texts = 1 if noisy.is_large else max(1, min(len(ids), READ // block))
+    many = min(len(ids), READ // block, max(2, LOGITS // (block * noisy.vocab_size)))
+    texts = 1 if noisy.is_large else max(1, many)
     sure = noisy if greedy or noisy.is_large or not variants.is_copy else surer(noisy)
-    return reads_another_context(sure, texts, greedy) or finding
+    return reads_another_context(sure, texts, greedy, drawn) or finding
 
 
-def reads_another_context(wrapped: WrappedModel, B: int, greedy: dict[str, Any]) -> Finding | None:
+def reads_another_context(
+    wrapped: WrappedModel, B: int, greedy: dict[str, Any], known: Tensor
+) -> Finding | None:
     """Return what is not right with one token after each of B texts, short and about a block long, if any.
 
     Past the block a generate may read the last block_size ids, or all. One that raises there, or writes
-    nothing, is not judged: "It keeps writing past its block" does that.
+    nothing, is not judged: "It keeps writing past its block" does that. An id that is not among those that it
+    is `known` to write may be one that it never writes.
     """
-    block = wrapped.block_size
+    block, doubt = wrapped.block_size, None
     few = min(8, block // 3)
     for T in (few, block - 1, block, block + PAST):
         if T < 1 or block < min(T, wrapped.whole):
@@ -263,28 +269,39 @@ def reads_another_context(wrapped: WrappedModel, B: int, greedy: dict[str, Any])
         try:
             written = written_by(wrapped, ids.clone(), 1, **{**neutral(wrapped), **greedy})
         except Exception:
-            return None
+            return doubt
         if written.shape != (B, T + 1):
-            return None
-        if not any(fits(wrapped, logits, written[:, -1:], bool(greedy)) for logits in predicted):
+            return doubt
+        drawn = written[:, -1:]
+        if not any(fits(wrapped, logits, drawn, greedy) for logits in predicted):
             asked = "".join(f", with {name}={value}," for name, value in greedy.items())
             said = f"After {T} ids{asked} it does not write what it predicts from the last {min(T, block)}."
             cause = "past" if block < T else "crop" if few < T else "greedy"
             verdict: FindingVerdict = "doubtful" if block < T else "wrong"
-            return finding_if(False, said, "What it predicts from these.", cause, otherwise=verdict)
-    return None
+            finding = finding_if(False, said, "What it predicts from these.", cause, otherwise=verdict)
+            sure = greedy or {"temperature": 1.0}
+            absent = torch.cat([not_written(x[:, -1:], drawn, slack_of(wrapped, x, sure)) for x in predicted])
+            if not len(absent) or torch.isin(absent, known).any():
+                return finding
+            doubt = doubt or replace(finding, verdict="doubtful", cause="absent")
+    return doubt
 
 
-def fits(wrapped: WrappedModel, logits: Tensor, drawn: Tensor, greedy: bool) -> bool:
+def slack_of(wrapped: WrappedModel, logits: Tensor, options: dict[str, Any]) -> float:
+    """Return by how much the likeliest logit may be missed: by rounding, and by a low temperature."""
+    return 10 * wrapped.tolerance(logits) - options.get("temperature", 0.0) * math.log(UNLIKELY)
+
+
+def fits(wrapped: WrappedModel, logits: Tensor, drawn: Tensor, greedy: dict[str, Any]) -> bool:
     """Return whether tokens (B, 1) can be what comes after the last of logits (B, T, V).
 
     Those of a greedy generate are the likeliest, but for rounding. Others may be draws. Another guess is that
     a few texts are read in another way, and followed by what comes on the average. It makes right draws
     likelier by a factor of 1 / UNLIKELY with a probability of at most UNLIKELY (Markov's inequality).
     """
-    last, slack = logits[:, -1], 10 * wrapped.tolerance(logits)
+    last, slack = logits[:, -1], slack_of(wrapped, logits, greedy)
     if greedy:
-        return bool((last.amax(dim=-1) - last.gather(-1, drawn)[:, 0] <= slack).all())
+        return bool((behind(logits[:, -1:], drawn) <= slack).all())
     chances = last.double().softmax(dim=-1).clamp(min=1e-30)
     ratios = chances.mean(dim=0)[drawn] / chances.gather(-1, drawn) * math.exp(-slack)
     return float((1 - OTHERS + OTHERS * ratios).log().sum()) < -math.log(UNLIKELY)
@@ -320,12 +337,20 @@ def after_an_end(drawn: Tensor, vocab_size: int) -> Tensor:
     return max(afters, key=Tensor.sum, default=drawn != drawn)
 
 
-def not_written(logits: Tensor, drawn: Tensor) -> Tensor:
-    """Return the few ids but for which all tokens (B, T) are the likeliest, and which are none of them."""
-    absent = logits.argmax(dim=-1)[logits.argmax(dim=-1) != drawn].unique()
-    others = logits.index_fill(-1, absent, -math.inf).argmax(dim=-1)
-    few = len(absent) <= logits.shape[-1] // 8
-    return absent if few and torch.equal(others, drawn) else absent[:0]
+def behind(logits: Tensor, drawn: Tensor) -> Tensor:
+    """Return how far tokens (B, T) lie behind the likeliest of logits (B, T, V)."""
+    return logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
+
+
+def not_written(logits: Tensor, drawn: Tensor, slack: float) -> Tensor:
+    """Return the few ids but for which all tokens (B, T) are the likeliest, and which are none of them.
+
+    Tokens that lie behind the likeliest by less than the slack may be.
+    """
+    absent = logits.argmax(dim=-1)[behind(logits, drawn) > slack].unique()
+    few = len(absent) <= logits.shape[-1] // 8 and not torch.isin(drawn, absent).any()
+    others = logits.index_fill(-1, absent, -math.inf)
+    return absent if few and bool((behind(others, drawn) <= slack).all()) else absent[:0]
 
 
 def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:
@@ -424,11 +449,13 @@ def options_hold(variants: ModelVariants) -> Finding:
     if not asked:
         raise CannotAskError(f"Its generate takes no {', '.join(OPTIONS)}.")
     ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1), T, seed=15)
-    logits = noisy.logits(ids)[:, -1:]
+    parts = ids.split(max(2, LOGITS // (T * noisy.vocab_size)))
+    logits = torch.cat([noisy.logits(part)[:, -1:] for part in parts])
     with suppress(DoubtError):  # ids that are never to be written, such as padding, are not asked here
         drawn = written_by(noisy, ids, 1, **{**neutral(noisy), **likeliest(noisy)})[:, T:]
         if drawn.shape == (len(ids), 1):
-            logits = logits.index_fill(-1, not_written(logits, drawn), -math.inf)
+            absent = not_written(logits, drawn, slack_of(noisy, logits, likeliest(noisy)))
+            logits = logits.index_fill(-1, absent, -math.inf)
     sampled = {name: True for name in takes if "sampl" in name and takes[name].default is False}
     off = neutral(noisy)
     values = {"temperature": 0.5, "top_k": 3, "top_p": two_tokens(logits), "repetition_penalty": 5.0}

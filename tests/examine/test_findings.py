@@ -68,6 +68,20 @@ def test_what_is_wrong_only_in_long_texts_or_large_batches_is_found(question, ch
     assert asked(question, Changing(change)).verdict == "wrong"
 
 
+def test_the_logits_of_a_long_text_and_a_large_vocabulary_are_not_of_many_texts_at_once():
+    class Noting(Model):
+        most = 0
+
+        def forward(self, ids, targets=None):
+            Noting.most = max(Noting.most, ids.numel())
+            return super().forward(ids)
+
+    finding = findings.batch_apart.put_to(
+        ModelVariants(WrappedModel(Noting(1024, 512, layers=1), 1024, 512)), {}
+    )
+    assert (finding.verdict, Noting.most) == ("right", 2 * 512), finding
+
+
 PADDED = Bug(
     "keys of id 28 hidden",
     [

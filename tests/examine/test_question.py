@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from examine.right import BLOCK, V
 
 from attention_course.examine import QUESTIONS
@@ -25,7 +26,13 @@ def wrong(_):
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"), [(CannotAskError("too small"), "not asked"), (RuntimeError("no"), "wrong")]
+    ("error", "verdict"),
+    [
+        (CannotAskError("too small"), "not asked"),
+        (RuntimeError("no"), "wrong"),
+        (MemoryError("Unable to allocate 9 TiB"), "doubtful"),
+        (torch.OutOfMemoryError("CUDA out of memory."), "doubtful"),
+    ],
 )
 def test_an_error_is_an_answer(variants, error, verdict):
     def fails(_):
@@ -34,6 +41,11 @@ def test_an_error_is_an_answer(variants, error, verdict):
     finding = Question("It answers", fails, 8).put_to(variants, {})
     assert (finding.name, finding.rung, finding.verdict) == ("It answers", 8, verdict)
     assert str(error) in finding.measured
+
+
+def test_too_little_memory_is_no_fault_of_the_model(variants):
+    finding = Question("It answers", lambda _: torch.empty(2**50), 8).put_to(variants, {})
+    assert (finding.verdict, "smaller block_size" in finding.cause) == ("doubtful", True), finding
 
 
 def test_the_model_is_not_accused_of_what_the_examiner_raises(variants):

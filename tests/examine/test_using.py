@@ -336,3 +336,44 @@ def test_a_cache_that_answers_for_the_last_token_alone_is_doubted():
 
     finding = cache_of(Last(GPTConfig(V, BLOCK, n_embd=32)))
     assert (finding.verdict, "logits of (4, 1, 29)" in finding.measured) == ("doubtful", True)
+
+
+class Hiding(Model):
+    """It hides tokens, and counts the others, by an attention_mask, of which `read` makes two masks."""
+
+    def __init__(self, read):
+        super().__init__(V, BLOCK)
+        self.read = read
+        self.places = nn.Embedding(BLOCK, 32)
+
+    def forward(self, ids, attention_mask=None):
+        shown = torch.ones_like(ids) if attention_mask is None else attention_mask
+        seen, counted = self.read(shown)
+        places = (counted.cumsum(dim=1) - 1).clamp(min=0)
+        x = self.tokens(ids) + self.places(places)
+        hidden = (torch.ones(ids.shape[1], ids.shape[1]).triu(1) > 0) | (seen[:, None] == 0)
+        weights = torch.zeros(hidden.shape).masked_fill(hidden, -1e9).softmax(dim=-1)
+        return self.head(self.norm(x + weights @ x))
+
+    def generate(self, ids, max_new_tokens, attention_mask=None, temperature=1.0):
+        mask = torch.ones_like(ids) if attention_mask is None else attention_mask
+        for _ in range(max_new_tokens):
+            logits = self(ids, mask)[:, -1] / temperature
+            ids = torch.cat([ids, logits.softmax(dim=-1).multinomial(1)], dim=1)
+            mask = torch.cat([mask, mask[:, -1:]], dim=1)
+        return ids
+
+
+@pytest.mark.parametrize(
+    ("read", "verdict"),
+    [
+        (lambda mask: (mask, mask), "right"),
+        (lambda mask: (mask[:1], mask), "doubtful"),
+        (lambda mask: (mask, mask[:1]), "doubtful"),
+        (lambda mask: (mask, mask[-1:]), "doubtful"),
+        (lambda mask: (mask.amax(dim=0)[None], mask), "doubtful"),
+    ],
+)
+def test_padding_that_is_taken_from_one_text_for_all_is_found(read, verdict):
+    finding = using.left_padding.put_to(ModelVariants(WrappedModel(Hiding(read), V, BLOCK)), {})
+    assert finding.verdict == verdict, finding

@@ -1,5 +1,7 @@
 """A model's own generate is compared with its logits, whatever its arguments are called."""
 
+import math
+
 import pytest
 import torch
 from examine.right import theirs
@@ -143,6 +145,38 @@ class HotByDefault(Drawing):
         return self.written(ids, max_new_tokens, temperature=temperature)
 
 
+class KeepsAShare(Drawing):  # as that of lucidrains
+    def generate(self, prompt, seq_len, temperature=1.0, filter_thres=0.9):
+        top_k = math.ceil((1 - filter_thres) * 29)
+        return self.written(prompt, seq_len, temperature=temperature, top_k=top_k)[:, prompt.shape[1] :]
+
+
+class Beams(Drawing):
+    def generate(self, ids, max_new_tokens, num_beams=3, do_sample=False):
+        return torch.cat([self.best(text[None], max_new_tokens, num_beams) for text in ids])
+
+    def best(self, text, new, beams):
+        scored = [(0.0, text)]
+        for _ in range(new):
+            grown = []
+            for score, text in scored:
+                logits = self(text[:, -self.block_size :])[0][0, -1]
+                for value, token in zip(*logits.log_softmax(dim=-1).topk(beams), strict=True):
+                    grown.append((score + float(value), torch.cat([text, token.view(1, 1)], dim=1)))
+            scored = sorted(grown, key=lambda each: -each[0])[:beams]
+        return scored[0][1]
+
+
+class NoPairTwice(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.0, no_repeat_ngram_size=2):
+        for _ in range(max_new_tokens):
+            logits = self(ids[:, -self.block_size :])[0][:, -1]
+            after = (ids[:, :-1] == ids[:, -1:]).float() * no_repeat_ngram_size
+            seen = torch.zeros_like(logits).scatter_add(1, ids[:, 1:], after)
+            ids = torch.cat([ids, drawn(logits.masked_fill(seen > 0, -torch.inf), temperature)], dim=1)
+        return ids
+
+
 class NeverUnknown(Drawing):
     def next_of(self, logits, temperature):
         return drawn(logits.index_fill(-1, torch.tensor([0]), -torch.inf), temperature)
@@ -194,6 +228,9 @@ class FirstDropped(Drawing):
     [  # of three questions: does it go on, does it write what it predicts, do the options hold?
         (GreedyByDefault, "right right right"),
         (HotByDefault, "right right right"),
+        (KeepsAShare, "right right right"),
+        (Beams, "right right not asked"),
+        (NoPairTwice, "right right right"),
         (NeverUnknown, "right doubtful right"),
         (OneText, "right doubtful not asked"),
         (Stops, "doubtful right not asked"),
@@ -275,6 +312,23 @@ class Cached(GPT):
 def test_a_generate_with_a_cache_or_that_reads_all_past_the_block_is_right(model):
     finding = asked(writing.writes_predictions, model())
     assert finding.verdict == "right", finding
+
+
+def test_fewer_long_texts_of_a_large_vocabulary_are_read_at_once(monkeypatch):
+    read = list[int]()
+
+    class Noting(Cropped):
+        def forward(self, ids, targets=None):
+            if ids.shape[1] == self.block_size:
+                read.append(len(ids))
+            return super().forward(ids)
+
+    variants = ModelVariants(WrappedModel(Noting(lambda ids, T: ids[:, -T:], 64, "learned"), 29, 64))
+    for at_once, texts in ((2**26, 51), (2**13, 4), (1, 2)):
+        read.clear()
+        monkeypatch.setattr(writing, "LOGITS", at_once)
+        finding = writing.writes_predictions.put_to(variants, {})
+        assert (finding.verdict, max(read)) == ("right", texts), finding
 
 
 class Writer(Model):
@@ -465,6 +519,30 @@ def test_an_id_that_is_never_drawn_is_doubted(V, absent):
         finding = writing.writes_predictions.put_to(ModelVariants(WrappedModel(model, V, 24)), {})
         assert finding.verdict == verdict, finding
     assert f"never draws id {absent}," in finding.measured
+
+
+def test_that_a_low_temperature_draws_a_token_that_is_all_but_the_likeliest_is_right():
+    class Twins(HotByDefault):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids)
+            return 0.2 * logits.repeat_interleave(2, dim=-1)[..., :29] + 3e-4 * (torch.arange(29) % 2), loss
+
+    finding = asked(writing.writes_predictions, Twins())
+    assert finding.verdict == "right", finding
+
+
+@pytest.mark.parametrize("kind", [NeverUnknown, CroppedWithOptions])
+def test_an_id_that_is_not_known_to_be_written_may_be_absent(kind):
+    torch.manual_seed(0)
+    model = kind() if kind is NeverUnknown else kind(lambda ids, T: ids[:, -8:], 24, "learned")
+    noisy, greedy = ModelVariants(WrappedModel(model, 29, 24)).with_noise, {"temperature": 1e-4}
+    verdicts = []
+    for known in (torch.arange(1, 29), torch.arange(29)):
+        finding = writing.reads_another_context(noisy, 64, greedy, known)
+        verdicts.append((finding.verdict, finding.cause))
+    crop = ("wrong", "crop")
+    few = ("wrong", "greedy")
+    assert verdicts == ([("doubtful", "absent"), few] if kind is NeverUnknown else [crop, crop])
 
 
 class Greedy(Model):
