@@ -9,7 +9,7 @@ from attention_course.examine import QUESTIONS, examine_here, learning
 from attention_course.examine.learning import TrainedVariants, floors
 from attention_course.examine.one_file import Model
 from attention_course.examine.planted import plant
-from attention_course.examine.question import TEXTS
+from attention_course.examine.question import TEXTS, ModelVariants
 from attention_course.examine.wrapped_model import WrappedModel
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
 
@@ -103,3 +103,11 @@ def test_a_vocabulary_too_small_for_stories_is_not_asked(monkeypatch):
 
 def test_the_floors_fall():
     assert list(floors().values()) == sorted(floors().values(), reverse=True)
+
+
+def test_a_model_with_sparse_gradients_is_trained():
+    model = Model()
+    model.tokens = nn.Embedding(29, 32, sparse=True)
+    finding = learning.by_heart.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
+    assert finding.verdict == "right", finding
+    assert model.tokens.sparse
