@@ -190,7 +190,8 @@ class Question:
             cause = RAISED if isinstance(error, Exception) else ENDED
             ours = not their_frames(error) and not hasattr(error, "__notes__")  # answer() adds a note
             answer = finding_if(False, format_error(error), "An answer.", OURS if ours else cause)
-            if isinstance(error, MemoryError | torch.OutOfMemoryError) or "t allocate memory" in str(error):
+            lacking = isinstance(error, MemoryError | torch.OutOfMemoryError)
+            if lacking or "t allocate memory" in answer.measured:
                 answer = replace(answer, verdict="doubtful", cause=MEMORY)
         wrong = [each.name for each in before.values() if each.verdict == "wrong"]
         reasons = [name for name in wrong if name in self.explained_by and answer.cause not in self.apart]
