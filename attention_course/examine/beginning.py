@@ -270,7 +270,7 @@ def beside_the_logits(wrapped: WrappedModel, ids: Tensor, **targets: Tensor) -> 
         for parts in ([wrapped(ids)], parts_of(wrapped.answer(ids, **targets)).values()):
             used = [p for p in parts if isinstance(p, Tensor) and p.requires_grad and p.dim() < 4]
             total = torch.stack([each.float().square().sum() for each in used]).sum()
-            grads = dense_gradients(total, list(named.values()))
+            grads = gradients_by(total, list(named.values()))
             reached.append(
                 {n for n, grad in zip(named, grads, strict=True) if grad is not None and grad.any()}
             )
@@ -286,7 +286,7 @@ def head_is_trained(wrapped: WrappedModel) -> bool:
     ids, V = wrapped.tokens[:1].repeat(1, min(2, wrapped.block_size)), wrapped.vocab_size
     trained = [p for p in wrapped.parameters() if p.requires_grad]
     with torch.enable_grad():
-        grads = dense_gradients(mean_loss(wrapped(ids), ids.to(wrapped.device)), trained)
+        grads = gradients_by(mean_loss(wrapped(ids), ids.to(wrapped.device)), trained)
     unread = wrapped.tokens[1:].to(wrapped.device)
     long = [grad for grad in grads if grad is not None and V in grad.shape]
     rows = [grad.index_select(list(grad.shape).index(V), unread) for grad in long]
@@ -420,11 +420,6 @@ def longest_run(zero: Tensor) -> int:
     return max((len(run) for run in "".join("01"[bool(z)] for z in zero).split("0")), default=0)
 
 
-def dense_gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor | None]:
-    """Return the gradients as `gradients_by`, those of embeddings with sparse=True in full."""
-    return [None if grad is None else grad.to_dense() for grad in gradients_by(total, parameters)]
-
-
 def gradients_of(wrapped: WrappedModel, seed: int = 0, T: int = MAX_BACKWARD_TOKENS) -> list[Gradient]:
     """Return the parameters that are trained, with their names, and their gradients on random ids."""
     trained = [(n.removeprefix("model."), p) for n, p in wrapped.named_parameters() if p.requires_grad]
@@ -434,7 +429,7 @@ def gradients_of(wrapped: WrappedModel, seed: int = 0, T: int = MAX_BACKWARD_TOK
         loss = loss_of(wrapped, seed, T)
         if not loss.requires_grad:
             raise NoGradientError("The logits have no gradient, so no parameter gets one.")
-        grads = dense_gradients(loss, [p for _, p in trained])
+        grads = gradients_by(loss, [p for _, p in trained])
     return [(name, p, grad) for (name, p), grad in zip(trained, grads, strict=True)]
 
 

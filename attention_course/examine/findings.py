@@ -484,7 +484,7 @@ def hidden_ids(wrapped: WrappedModel) -> list[int]:
             logits = torch.stack([wrapped(torch.stack([read, each], dim=1))[:, -1] for each in seconds])
             total = (logits[..., last.to(logits.device)] * torch.linspace(1, 2, len(last)).to(logits)).sum()
             grads = gradients_by(total, tables) if tables and total.requires_grad else []
-        rows = [grad.to_dense().cpu()[read] for grad in grads if grad is not None]
+        rows = [grad.cpu()[read] for grad in grads if grad is not None]
         silent = [(each == 0).all(dim=1) for each in rows]
         counted = [each for each in silent if 2 * int(each.sum()) < len(read)]  # a table of positions is not
         hidden += read[torch.stack(counted).all(dim=0)].tolist() if counted else []

@@ -378,9 +378,10 @@ def parts_in_memory(model: nn.Module) -> set[object]:
 
 
 def gradients_by(total: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
-    """Return the gradients, and leave the grad of these parameters as it was."""
+    """Return the gradients, in full where an embedding is sparse, and leave the grad of the parameters."""
     try:
-        return list(torch.autograd.grad(total, parameters, allow_unused=True, retain_graph=True))
+        grads = torch.autograd.grad(total, parameters, allow_unused=True, retain_graph=True)
+        return [None if grad is None else grad.to_dense() for grad in grads]
     except RuntimeError:  # a checkpoint with use_reentrant=True takes backward() alone
         before = [parameter.grad for parameter in parameters]
     try:
