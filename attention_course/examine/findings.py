@@ -145,7 +145,9 @@ def raw(variants: ModelVariants) -> Finding:
     if low >= 0 and bool(((logits.sum(dim=-1) - 1).abs() < 1e-3).all()):
         return finding_if(False, "Each row sums to 1, and none is negative.", cause="softmax")
     if many and 0 <= low < high:
-        return finding_if(False, f"None of {logits.numel()} is negative.", "Both signs.", "relu")
+        said, shifted = f"None of {logits.numel()} is negative.", low > max(SMOOTH * high, 1)
+        told = ("shifted", "doubtful") if shifted else ("relu", "wrong")
+        return finding_if(False, said, "Both signs.", *told)
     if many and -low < SMOOTH * high:
         said = f"They reach from {low:.2g} to {high:.2g}."
         return finding_if(False, said, "Both signs alike.", "smooth", otherwise="doubtful")
