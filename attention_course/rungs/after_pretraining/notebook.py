@@ -609,7 +609,8 @@ long_before, long_after = (
     long[when]["receiver"] for when in ("before", "after")
 )
 print(
-    f"paid for length, who got it: {long_before:.2f} to {long_after:.2f} at worst"
+    "paid for length, who got it: "
+    f"{long_before:.2f} to {long_after:.2f} at worst"
 )
 
 # %% [markdown]
