@@ -379,19 +379,18 @@ def parts_in_memory(model: nn.Module) -> set[object]:
 
 def gradients_by(total: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
     """Return the gradients, in full where an embedding is sparse, and leave the grad of the parameters."""
+    before = [parameter.grad for parameter in parameters]
     try:
         grads = torch.autograd.grad(total, parameters, allow_unused=True, retain_graph=True)
-        return [None if grad is None else grad.to_dense() for grad in grads]
     except RuntimeError:  # a checkpoint with use_reentrant=True takes backward() alone
-        before = [parameter.grad for parameter in parameters]
-    try:
         for parameter in parameters:
             parameter.grad = None
         total.backward()
-        return [parameter.grad for parameter in parameters]
+        grads = [parameter.grad for parameter in parameters]
     finally:
         for parameter, grad in zip(parameters, before, strict=True):
             parameter.grad = grad
+    return [None if grad is None else grad.to_dense() for grad in grads]
 
 
 def collected(logits: Tensor) -> Tensor:
