@@ -146,7 +146,7 @@ def own_loss(variants: ModelVariants) -> Finding:
     if added and not holds:
         said = f"{said} Whatever the targets are, it is {added:.2g} more than the cross-entropy."
         return finding_if(False, said, f"{right:.5f} nats.", "added", otherwise="doubtful")
-    if holds and name == "labels" and fits(right) and T > 1:
+    if holds and name == "labels" and T > 1 and fits(right) and not fits(others["shifted"]):
         said = f"{said} It compares output t with label t, and does not shift."
         return finding_if(False, said, "Labels are the ids; the model shifts them.", "unshifted", "doubtful")
     near = 1e-3 * max(right, 1)
