@@ -214,10 +214,9 @@ class WrappedModel(nn.Module):
             raise CannotAskError(f"{said} {format_error(error)}") from error
         if parts_in_memory(made) & parts_in_memory(self.model):
             raise CannotAskError(f"{said} its __deepcopy__() returns something of the original.")
-        wrapped = self.of(made)
-        if wrapped.borrows(self):
+        if self.of(copy.deepcopy(made)).borrows(self):  # another copy, for this one is to have read nothing
             raise CannotAskError(BORROWS)
-        return wrapped
+        return self.of(made)
 
     def borrows(self, other: "WrappedModel") -> bool:
         """Return whether it computes with parameters of another model, as a copied lambda that holds self."""

@@ -21,7 +21,7 @@ from attention_course.examine import QUESTIONS, examine, examine_here, findings
 from attention_course.examine.learning import by_heart
 from attention_course.examine.one_file import Model
 from attention_course.examine.planted import plant
-from attention_course.examine.question import questions_of
+from attention_course.examine.question import ModelVariants, questions_of
 from attention_course.examine.wrapped_model import StoppedError, WrappedModel
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -265,6 +265,19 @@ def test_what_is_kept_between_calls_is_found():
     finding = first(quickly(Counting()))
     assert finding.name == "In eval mode the same ids give the same logits"
     assert "remembers" in finding.cause
+
+
+def test_what_the_first_text_decides_is_doubtful():
+    class First(Around):
+        first = None
+
+        def forward(self, ids):
+            logits = self.inside(ids)[0]
+            self.first = logits.mean(dim=(0, 1)) if self.first is None else self.first
+            return logits - self.first
+
+    finding = findings.stateless.put_to(ModelVariants(WrappedModel(First(), V, BLOCK)), {})
+    assert (finding.verdict, "first text" in finding.cause) == ("doubtful", True), finding
 
 
 def test_a_model_that_seeds_the_generator_of_all_is_found():
