@@ -34,7 +34,7 @@ WRITTEN = 20  # tokens that it writes after each text
 READ = 4096  # tokens of the texts about as long as the block, after each of which it writes one
 LOGITS = 2**26  # that are computed at once
 PAST = 5  # tokens by which a text is longer than the block
-SURE = 64.0  # times its last matrix a model nearly always draws the likeliest token
+SURE = 64.0  # times its logits a model nearly always draws the likeliest token
 OTHERS = 0.05  # the share of texts that are taken to be read in another way
 GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that take the likeliest token
 NEUTRAL = {  # of the options that change what it draws
@@ -151,14 +151,19 @@ def generates(variants: ModelVariants) -> Finding:
         raise CannotAskError(f"Only {T} tokens of its block are read. Pass block_size={given.whole}.")
     ids = given.draw(1, T, seed=13).to(given.device)
     prompt = ids.clone()
-    written, ids = written_by(given, prompt, 3), ids.cpu()
+    goes_on = "It goes on, or says that it cannot."
+    try:
+        written, ids = written_by(given, prompt, 3), ids.cpu()
+    except DoubtError as error:
+        written_by(given, given.draw(1, max(1, T // 3)), 1)  # if this works, the block is the reason
+        return finding_if(False, str(error), goes_on, "stops", otherwise="doubtful")
     if not torch.equal(prompt.cpu(), ids):
         return finding_if(
             False, "The ids that it was given have changed.", "They stay as they were.", "prompt"
         )
     if torch.equal(written, ids):
         said = f"Given a full block of {T} ids, it writes none."
-        return finding_if(False, said, "It goes on, or says that it cannot.", "stops", otherwise="doubtful")
+        return finding_if(False, said, goes_on, "stops", otherwise="doubtful")
     begins = torch.equal(written[:, :T], ids)
     known = bool(((written >= 0) & (written < given.vocab_size)).all())
     said = f"It returned {written.shape[1]} ids, {'' if begins else 'not '}beginning with the given."
@@ -233,11 +238,16 @@ def writes_predictions(variants: ModelVariants) -> Finding:
     if finding.verdict == "wrong":
         ends = drawn_from(logits[goes_on][None], drawn[goes_on][None]).verdict == "right"
         return replace(finding, verdict="doubtful", cause="ends") if ends else finding
-    with evaluating(noisy):
-        generated(noisy, ids[:1], 1)
-        if turned := sum(module.training for module in noisy.modules()):
-            said = f"Called in eval mode, generate leaves {turned} modules in train mode."
-            return finding_if(False, said, "The mode stays as it was.", "mode")
+    for mode, other in (("eval", "train"), ("train", "eval"))[: 1 + variants.is_copy]:
+        with evaluating(noisy):
+            before = [module.training for module in noisy.train(mode == "train").modules()]
+            with suppress(Exception):  # in train mode it may refuse
+                generated(noisy, ids[:1], 1)
+            turned = sum(was != module.training for was, module in zip(before, noisy.modules(), strict=True))
+        if turned:
+            said = f"Called in {mode} mode, generate leaves {turned} modules in {other} mode."
+            verdict: FindingVerdict = "wrong" if mode == "eval" else "doubtful"
+            return finding_if(False, said, "The mode stays as it was.", "mode", verdict)
     samples = drawn_from(logits, drawn, "By itself: ").verdict == "right"
     if samples and (absent := never_drawn(noisy, written, T)):
         said = f"It never draws id {absent[0]}, of which it predicts that it comes."
@@ -251,35 +261,40 @@ def writes_predictions(variants: ModelVariants) -> Finding:
 def reads_another_context(
     wrapped: WrappedModel, B: int, greedy: dict[str, Any], known: Tensor
 ) -> Finding | None:
-    """Return what is not right with one token after each of B texts, short and about a block long, if any.
+    """Return what is not right with a token after each of B texts, short and about a block long, if any.
 
+    Last it writes across the end of the block, where a cache is full.
     Past the block a generate may read the last block_size ids, or all. One that raises there, or writes
     nothing, is not judged: "It keeps writing past its block" does that. An id that is not among those that it
     is `known` to write may be one that it never writes.
     """
     block, doubt = wrapped.block_size, None
     few = min(8, block // 3)
-    for T in (few, block - 1, block, block + PAST):
+    for T, new in ((few, 1), (block - 1, 1), (block, 1), (block + PAST, 1), (block - 2, PAST)):
         if T < 1 or block < min(T, wrapped.whole):
             continue
         ids = wrapped.draw(B, T, seed=17)
-        predicted = [wrapped.logits(ids[:, -block:])]
-        with suppress(Exception):
-            predicted += [wrapped.logits(ids)] if block < T else []
         try:
-            written = written_by(wrapped, ids.clone(), 1, **{**neutral(wrapped), **greedy})
+            written = written_by(wrapped, ids.clone(), new, **{**neutral(wrapped), **greedy})
         except Exception:
             return doubt
-        if written.shape != (B, T + 1):
+        if written.shape != (B, T + new):
             return doubt
-        drawn = written[:, -1:]
-        if not any(fits(wrapped, logits, drawn, greedy) for logits in predicted):
-            asked = "".join(f", with {name}={value}," for name, value in greedy.items())
-            said = f"After {T} ids{asked} it does not write what it predicts from the last {min(T, block)}."
-            cause = "past" if block < T else "crop" if few < T else "greedy"
-            verdict: FindingVerdict = "doubtful" if block < T else "wrong"
-            finding = finding_if(False, said, "What it predicts from these.", cause, otherwise=verdict)
-            sure = greedy or {"temperature": 1.0}
+        asked = "".join(f", with {name}={value}," for name, value in greedy.items())
+        sure = greedy or {"temperature": 1.0}
+        for length in range(T, T + new):
+            text, drawn = written[:, :length], written[:, length : length + 1]
+            predicted = [wrapped.logits(text[:, -block:])]
+            with suppress(Exception):
+                predicted += [wrapped.logits(text)] if block < length else []
+            if any(fits(wrapped, logits, drawn, greedy) for logits in predicted):
+                continue
+            said = f"After {length} ids{asked} it does not write what it predicts from the last "
+            cause = "cached" if length > T else "past" if block < T else "crop" if few < T else "greedy"
+            verdict: FindingVerdict = "wrong" if length == T <= block else "doubtful"
+            finding = finding_if(
+                False, f"{said}{min(length, block)}.", "What it predicts from these.", cause, verdict
+            )
             absent = torch.cat([not_written(x[:, -1:], drawn, slack_of(wrapped, x, sure)) for x in predicted])
             if not len(absent) or torch.isin(absent, known).any():
                 return finding
@@ -308,13 +323,14 @@ def fits(wrapped: WrappedModel, logits: Tensor, drawn: Tensor, greedy: dict[str,
 
 
 def surer(wrapped: WrappedModel) -> WrappedModel:
-    """Return a copy whose last matrix is SURE times as large, if it is an nn.Linear."""
+    """Return a copy whose last layer, if it is an nn.Linear, answers with SURE times as much.
+
+    Its matrix stays as it is, for it may be that of the embeddings, too.
+    """
     made = wrapped.copied()
-    layers = (module for module in made.modules() if isinstance(module, nn.Linear))
-    with torch.no_grad():
-        for layer in layers:
-            if layer.out_features == made.vocab_size and layer.weight.is_floating_point():
-                layer.weight.mul_(SURE)
+    for module in made.modules():
+        if isinstance(module, nn.Linear) and module.out_features == made.vocab_size:
+            module.register_forward_hook(lambda layer, inputs, output: SURE * output)
     return made
 
 

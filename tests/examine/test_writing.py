@@ -47,6 +47,19 @@ def test_an_error_of_generate_is_doubtful(broken, says):
         assert finding.expected
 
 
+def test_a_generate_that_raises_past_the_block_is_told_what_to_read():
+    class All(Model):
+        def generate(self, ids, max_new_tokens):
+            for _ in range(max_new_tokens):
+                ids = torch.cat([ids, self(ids)[0][:, -1].softmax(dim=-1).multinomial(1)], dim=1)
+            return ids
+
+    finding = asked(writing.generates, All())
+    assert finding.verdict == "doubtful"
+    assert "IndexError" in finding.measured
+    assert "ids[:, -block_size:]" in finding.cause
+
+
 def test_a_generate_of_other_arguments_is_not_asked():
     class Other(Model):
         def generate(self, ids, max_new_tokens, eos):
@@ -314,6 +327,41 @@ def test_a_generate_with_a_cache_or_that_reads_all_past_the_block_is_right(model
     assert finding.verdict == "right", finding
 
 
+class ForgetsItsCache(Drawing):
+    """It writes as with a cache of which nothing is left when what it has written fills the block."""
+
+    def written(self, ids, new, **options):
+        full = max(ids.shape[1], self.block_size)
+        for _ in range(new):
+            text = ids[:, -self.block_size :] if ids.shape[1] <= full else ids[:, -1:]
+            ids = torch.cat([ids, drawn(self(text)[0][:, -1], **options)], dim=1)
+        return ids
+
+    def generate(self, ids, max_new_tokens):
+        return self.written(ids, max_new_tokens)
+
+
+class ForgetsItsCacheWithOptions(ForgetsItsCache):
+    def generate(self, ids, max_new_tokens, temperature=1.0, top_k=None):
+        return self.written(ids, max_new_tokens, temperature=temperature, top_k=top_k)
+
+
+@pytest.mark.parametrize("positions", ["learned", "alibi"])
+@pytest.mark.parametrize("kind", [ForgetsItsCache, ForgetsItsCacheWithOptions])
+def test_a_cache_that_breaks_where_it_is_full_is_doubtful(kind, positions):
+    finding = asked(writing.writes_predictions, kind(29, 24, positions=positions))
+    assert (finding.verdict, "Does generate keep a cache?" in finding.cause) == ("doubtful", True), finding
+
+
+@pytest.mark.parametrize(("left_out", "verdict"), [(0, "right"), (4, "wrong")])
+def test_the_context_is_found_where_embeddings_are_the_last_layer_too(left_out, verdict):
+    torch.manual_seed(0)
+    model = Cropped(lambda ids, T: ids[:, -(T - left_out) :], 24, "learned")
+    model.head.weight = model.tokens.weight
+    finding = asked(writing.writes_predictions, model)
+    assert finding.verdict == verdict, finding
+
+
 def test_fewer_long_texts_of_a_large_vocabulary_are_read_at_once(monkeypatch):
     read = list[int]()
 
@@ -484,18 +532,19 @@ def test_a_generate_that_draws_once_and_repeats_it_is_found():
     assert "repeats the token" in finding.cause
 
 
+@pytest.mark.parametrize("mode", [True, False])
 @pytest.mark.parametrize("module", ["", "layers.0", "layers.1.to_v"])
-def test_a_generate_that_leaves_train_mode_is_found_and_spoils_no_other_question(module):
+def test_a_generate_that_leaves_another_mode_is_found_and_spoils_no_other_question(module, mode):
     class Turning(Model):
         def generate(self, ids, max_new_tokens):
             written = super().generate(ids, max_new_tokens)
-            self.get_submodule(module).train()
+            self.get_submodule(module).train(mode)
             return written
 
     variants = ModelVariants(WrappedModel(Turning(29, 24, dropout=0.3), 29, 24))
     assert writing.generates.put_to(variants, {}).verdict == "right"
     finding = writing.writes_predictions.put_to(variants, {})
-    assert finding.verdict == "wrong"
+    assert finding.verdict == ("wrong" if mode else "doubtful")
     assert "self.train(was)" in finding.cause
     assert not variants.with_noise.training
 
