@@ -83,8 +83,6 @@ class TrainedVariants(ModelVariants):
 
 def trainable(wrapped: WrappedModel) -> list[nn.Parameter]:
     """Return the parameters of a copy that are trained; CannotAskError if there are none."""
-    for embedding in wrapped.embeddings:
-        embedding.sparse = False  # AdamW takes no sparse gradients
     parameters = [p for p in wrapped.parameters() if p.requires_grad]
     if not parameters:
         raise CannotAskError("No parameter requires a gradient.")

@@ -196,7 +196,7 @@ class WrappedModel(nn.Module):
             self.tokens = self.tokens[~never[self.tokens]]
 
     def copied(self) -> "WrappedModel":
-        """Wrap a copy of the model.
+        """Wrap a copy of the model, whose embeddings have gradients in full.
 
         Raises:
             CannotAskError: there is no module, or it cannot be copied.
@@ -216,7 +216,10 @@ class WrappedModel(nn.Module):
             raise CannotAskError(f"{said} its __deepcopy__() returns something of the original.")
         if self.of(copy.deepcopy(made)).borrows(self):  # another copy, for this one is to have read nothing
             raise CannotAskError(BORROWS)
-        return self.of(made)
+        wrapped = self.of(made)
+        for embedding in wrapped.embeddings:
+            embedding.sparse = False  # AdamW takes no sparse gradients
+        return wrapped
 
     def borrows(self, other: "WrappedModel") -> bool:
         """Return whether it computes with parameters of another model, as a copied lambda that holds self."""
