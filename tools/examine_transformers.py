@@ -49,12 +49,14 @@ DECODERS = [
     *("plbart", "trocr", "whisper"),
 ]
 NO_ENCODER = "Its layers that read an encoder (encoder_attn) are made, and there is none."
+ROBERTAS = ["camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl"]
 EXPLAINED = {
     **{(kind, UNUSED): NO_ENCODER for kind in DECODERS},
     ("big_bird", UNUSED): "Its pooler is made, and only its classifiers use it.",
     ("rwkv", PREFIX): "A bug: two texts of one token return logits (2, 2, V).",
     **{("rwkv", name): "backward() fails: a tensor was changed in place." for name in (UNUSED, SLOPE, SIZE)},
     ("rwkv", WRITES): "It writes token by token, so by the bug above.",
+    **{(kind, WRITES): "generate counts positions from 0, forward() from padding + 1." for kind in ROBERTAS},
     ("recurrent_gemma", PADDING): "Its recurrent layers read hidden tokens; the mask is for attention.",
     (
         "prophetnet",

@@ -240,10 +240,10 @@ def writes_predictions(variants: ModelVariants) -> Finding:
         return replace(finding, verdict="doubtful", cause="ends") if ends else finding
     for mode, other in (("eval", "train"), ("train", "eval"))[: 1 + variants.is_copy]:
         with evaluating(noisy):
-            before = [module.training for module in noisy.train(mode == "train").modules()]
+            modes = [(module, module.training) for module in noisy.train(mode == "train").modules()]
             with suppress(Exception):  # in train mode it may refuse
                 generated(noisy, ids[:1], 1)
-            turned = sum(was != module.training for was, module in zip(before, noisy.modules(), strict=True))
+            turned = sum(module.training != was for module, was in modes)
         if turned:
             said = f"Called in {mode} mode, generate leaves {turned} modules in {other} mode."
             verdict: FindingVerdict = "wrong" if mode == "eval" else "doubtful"

@@ -200,6 +200,16 @@ def test_a_call_in_eval_mode_leaves_no_trace_in_train_mode():
     assert "switched off for good" in finding.cause
 
 
+def test_a_part_that_the_first_call_puts_in_is_no_change_of_mode():
+    class Grows(Model):
+        def forward(self, ids):
+            self.grown = nn.Sequential(nn.Identity())
+            return super().forward(ids)
+
+    finding = findings.stateless.put_to(ModelVariants(WrappedModel(Grows(V, BLOCK), V, BLOCK)), {})
+    assert finding.verdict == "right", finding
+
+
 class Starting(Model):
     """A cache that lies in the model, as in Llama's first release; `late` forgets where the tokens stand."""
 
