@@ -88,11 +88,11 @@ def wrong_type(case: Case) -> str | None:
             "Compute with tensors from start to end, and join them with `torch.stack` or `torch.cat`: "
             "gradients do not get through a list of numbers, NumPy, or `torch.tensor`."
         )
-    kind = type(value).__name__
+    kind = f"a value of type {type(value).__name__}"
     if isinstance(value, Tensor):
         form = "nested" if value.is_nested else "quantized" if value.is_quantized else value.layout
-        kind = f"{form} tensor on {value.device}"
-    return f"Your function returned a {kind}, where a plain tensor is expected. {advice}"
+        kind = f"a {form} tensor on {value.device}"
+    return f"Your function returned {kind}, where a plain tensor is expected. {advice}"
 
 
 def wrong_shape(case: Case) -> str | None:

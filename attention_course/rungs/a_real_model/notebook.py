@@ -110,7 +110,7 @@ except OSError as error:
     skip_cells("# With SmolLM2:")
 
 # %% [markdown]
-# Here are the tables outside the layers, and those of the first of its 30<!--given--> layers. Each matrix of a layer has a row for each output, as in `nn.Linear`. (Its tokens are pieces of words, as a fold below shows.)
+# Here are the tables outside the layers, and those of the first of SmolLM2's 30<!--given--> layers. Each matrix of a layer has a row for each output, as in `nn.Linear`. (Tokens are pieces of words, as a fold below shows.)
 
 # %%
 # With SmolLM2: names and shapes, such as blk.0.attn_k.weight (192, 576).
@@ -158,7 +158,7 @@ RMSNorm(4)(row).detach(), nn.LayerNorm(4)(row).detach()
 #
 # ## A gate
 #
-# Your MLP has one hidden layer. **SwiGLU** (Shazeer 2020) has two of equal size and multiplies them, so that one of them, the **gate**, can open or close each channel of the other. The gate first goes through silu(x) = x · sigmoid(x). Since sigmoid squeezes any number into the range from 0 to 1, silu(x) is near 0 where x is very negative, and near x where x is large.
+# Between its two matrices, your MLP has one hidden layer. **SwiGLU** (Shazeer 2020) has two of equal size and multiplies them, so that one, the **gate**, can open or close each channel of the other. The gate first goes through silu(x) = x · sigmoid(x). Since sigmoid lies between 0 and 1, silu(x) is near 0 where x is very negative, and near x where x is large.
 
 
 # %%
@@ -174,7 +174,7 @@ class SwiGLU(nn.Module):
 
 
 # %% [markdown]
-# Here the gate holds b and the hidden layer a. Guess which of the three pairs in the loop gives a large output, run the cell, and then try pairs of your own.
+# In this cell the gate gets b and the hidden layer a. Guess which of the three pairs gives a large output, run it, and then try pairs of your own.
 
 # %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
@@ -257,10 +257,8 @@ def one_layer(layer, x):
     return x + layer.mlp(layer.ln_2(x))
 
 
-x, first = (
-    torch.randn(1, 5, published.config.n_embd),
-    model.transformer.h[0],
-)
+x = torch.randn(1, 5, published.config.n_embd)
+first = model.transformer.h[0]
 torch.testing.assert_close(one_layer(first, x), first(x, is_causal=True))
 
 
@@ -312,7 +310,7 @@ def copy_layer(layer):
 # %% [markdown]
 # ## The first word
 #
-# Slow down here. Now the numbers go in, layer by layer from the bottom up, and after some of them we stop and ask for the capital of France. The layers above are still noise, so we ask once with them and once without. When do you expect the first sensible word?
+# Slow down here. Now the numbers go in, layer by layer from the bottom up, and after some layers we stop and ask for the capital of France. The layers above are still noise, so we ask once with them and once without. When do you expect the first sensible word?
 
 # %% tags=["folded"]
 # Question
@@ -366,7 +364,7 @@ with evaluating(model), evaluating(published):
 # What about our old story, which it was never trained on?
 
 # %% tags=["do"]
-# With SmolLM2: " Sam got it." Try sentences of your own.
+# With SmolLM2: " Sam got it." Try `say` with your own sentences.
 story = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor"
 say(story, 4)
 
@@ -376,7 +374,7 @@ say(story, 4)
 # %% [markdown]
 # ### More: four bits per number, unpacked by hand
 #
-# You downloaded 93<!--given--> MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, each number becomes one of sixteen evenly spaced steps, which takes four bits. The block also says how far apart the steps are and where they begin. Let's make such a block and read it by hand.
+# You downloaded 93<!--given--> MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, each number becomes one of sixteen evenly spaced levels, which takes four bits. The block also says how far apart the levels are and where they begin. Let's make such a block and read it by hand.
 
 # %%
 torch.manual_seed(0)
@@ -407,7 +405,7 @@ torch.testing.assert_close(unpacked, theirs)
 print("off by at most", (unpacked - numbers).abs().max())
 
 # %% [markdown]
-# `load_smollm` did that for every block. (The embedding has about 8 bits per number, and the norms aren't rounded.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
+# `load_smollm` did that for every block. (The embedding has about 8 bits per number, and the norms aren't rounded.) You can still see the levels, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
 
 # %% tags=["do"]
 # With SmolLM2: 11 different values among 32 numbers.
@@ -652,7 +650,7 @@ assert by_base[1_000_000] < by_base[100_000] + 0.15
 ask("what_to_keep")
 
 # %% [markdown]
-# `Cache` keeps them (rung {cross_and_causal}), and three key heads instead of nine make it a third of the size. Two things have to be right. The new token's position is the number of tokens in the cache, and if several new tokens come at once, the *last* query must see the last key.
+# `Cache` keeps keys and values (rung {cross_and_causal}), a third as many with three key heads instead of nine. Two things have to be right. The new token's position is the number of tokens in the cache, and if several new tokens come at once, the *last* query must see the last key.
 
 # %%
 # With SmolLM2: one token at a time gives the same logits.
@@ -815,7 +813,7 @@ question = chat("What is the capital of France?")
 print(question)
 
 # %% [markdown]
-# `<|im_start|>` and `<|im_end|>` are **control tokens**, one id each, that mark a turn. Your text stops where the assistant's turn begins, so the most probable continuation is an answer and then `<|im_end|>`. The model would go on forever, but the program that calls it stops there. Ask it something.
+# `<|im_start|>` and `<|im_end|>` are **control tokens**, one id each, that mark a turn. Your text stops where the assistant's turn begins, so the most probable continuation is an answer and then `<|im_end|>`. The model would go on forever, but the program that calls it cuts there. Ask it something.
 
 # %% tags=["do"]
 # With SmolLM2: The capital of France is Paris.
@@ -863,7 +861,7 @@ output
 
 
 # %% [markdown]
-# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on our page, and the maps of two heads, one of which finds Sam.
+# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on our page, and two maps, named layer.head, of which 17.4 finds Sam.
 
 
 # %% tags=["do"]
@@ -899,11 +897,11 @@ def try_out(own, name="yours"):
         )
         for layer, head in ((0, 2), (17, 4))
     ]
-    found = layers[17][0, 4, -1, words.index("Sam")]
+    last = layers[17][0, 4, -1]
     return picture(
         *maps,
-        alt=f"Two maps of attention. From the last word, head 17.4 puts "
-        f"{found:.2f} on Sam.",
+        alt="Two maps of attention. From the last word, head 17.4 puts most, "
+        f"{last.max():.2f}, on {words[last.argmax()]}.",
     )
 
 
@@ -942,7 +940,7 @@ assert abs(losses["yours"] - losses["right"]) < 1e-3
 # %% [markdown]
 # The loss falls below 2 with one token ahead per layer, and below 3 when everything is visible. Both look like a success, yet without any mask the model writes nothing but underscores. The loss was low only because the model saw the tokens that it had to predict, and while it writes there are none to see. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
 #
-# Here are five bugs that people really do write. Choose one of the names in the code, and guess what it does to the text, the loss and the maps. Run the cell `broken(bug)` with it, and then try the others, or a bug of your own.
+# Here are five bugs that people really do write. Choose one of the names in the code, and guess what it does to the text, the loss and the maps. Put it into `bug`, run the cell, then try the others, or a bug of your own.
 
 
 # %%
@@ -981,12 +979,12 @@ ask("which_bug_wrote_this")
 # Each bug leaves its own traces.
 #
 # - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. About France it still writes English, but misses the answer.
-# - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes word salad at a loss of about 10<!--given-->, hardly better than a guess.
-# - Mask off by one. Weight appears right above the diagonal, and the loss is too good.
+# - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes random words at a loss of about 10<!--given-->, hardly better than a guess.
+# - Mask off by one (in the explorer, “sees one token ahead”). Weight appears right above the diagonal, and the loss is too good.
 # - Mask after softmax. Hidden tokens have already taken their share, so rows that hide much are often pale.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
-# Two of them write word salad here, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?
+# Two of them write random words here, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?
 
 # %% tags=["folded"]
 # Explorer: text, loss and maps, with each bug
@@ -1086,7 +1084,7 @@ check("encode_word", my_encode_word)
 #
 # - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`, and its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM share this architecture, in other sizes and with small differences. Some have a bias in queries, keys and values, some have a norm on queries and keys (QK-norm, rung {scaling_variance}), and some have a larger base. Many large ones replace the MLP with several, of which each token uses a few (mixture of experts).
 # - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
-# - llama.cpp runs files like ours (GGUF) without turning the steps into float32 first, even on a phone.
+# - llama.cpp runs files like ours (GGUF) without turning the numbers into float32 first, even on a phone.
 # - GPT-2's published file has four matrices per layer with a row for each input, and nanoGPT's `from_pretrained` transposes these four.
 #
 # ## Where we are

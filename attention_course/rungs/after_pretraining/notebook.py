@@ -108,6 +108,7 @@ ask("none_of_300")
 
 # %% tags=["do", "nbval-ignore-output"]
 def go_on(model, text):
+    # newlines on the left, to the length of the other prompts
     ids = TOKENIZER.encode("\n" * (58 - len(text)) + text)[None]
     written = generate(model, ids, 12, temperature=0, cache=Cache())
     return TOKENIZER.decode(written[0, ids.shape[1] :])
@@ -130,7 +131,7 @@ for kind in ("thing", "place"):
 who = spread("base", "begun receiver")
 
 # %% [markdown]
-# We trained five such models. On its own, each of them answers nothing in the exam of 300. Given the first letter, all five get every “What?” and every “Where?” right, so that skill is there, and what's missing is the habit of using it. (“Who got it?” is harder, and there the five score {{who}}.) Even the habit isn't missing entirely. When they sample, they score {{sampled}}, because on some sheets the answer did come next.
+# We trained five such models. On its own, each answers nothing in the exam of 300. Given the first letter, all five get every “What?” and every “Where?” right, so that skill is there, and what's missing is the habit of using it. (“Who got it?” is harder, and there the five score {{who}}.) Even the habit isn't missing entirely. When they sample, they score {{sampled}}, because on some sheets the answer did come next.
 #
 # ## Show it what you want
 #
@@ -201,7 +202,7 @@ assert accuracy(base, exam) < 0.05
 assert accuracy(tuned, exam) > 0.6
 
 # %% [markdown]
-# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try fewer steps, then look at three controls that get the same ten steps. One is a new GPT that has never read a sheet. One has read as much text as ours, but only blank sheets. And one is our base model, tuned on answers that belong to *other* stories.
+# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try one step, then look at three controls that get the same ten steps. One is a new GPT that has never read a sheet. One has read as much text as ours, but only blank sheets. And one is our base model, tuned on answers that belong to *other* stories.
 
 # %% tags=["folded", "name:controls"]
 # Measured beforehand: ten steps, and what they do without the skill
@@ -221,11 +222,11 @@ assert min(scores("a new model", "greedy", steps=120)) > 0.99
 # %% [markdown]
 # The new GPTs answer nothing, and those that have read blank sheets score {{blank}} in all. So ten steps don't teach the skill. Those tuned on the answers to other stories score {{others_tuned}}. Our base models now get nearly every “What?” and “Where?” right, which they could do before, and “Who got it?” about as often as with the first letter given. So ten steps bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
-# Then why pretrain at all? After 120 steps the new GPT answers nearly everything, too. But somebody had to write the 3,840<!--given--> answers that it read, while plain text already exists.
+# Then why pretrain at all? After 120 steps the new GPT also answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while plain text already exists.
 #
 # ### More: does it matter that the prompt is left out?
 #
-# Let's measure it. We tuned the five models on all letters, and other copies with the answers making up more than half of the loss, because otherwise the prompt's letters swamp the answer's.
+# Let's measure it. We tuned copies of the five models on all letters, and other copies with the answers making up over half of the loss, so that the prompts don't swamp them.
 
 # %% tags=["folded", "name:prompts"]
 # Measured beforehand: with the prompt in the loss, and without it
@@ -249,7 +250,7 @@ for way, better in zip(ways, (1, 5, 5)):
     assert sum(a < b for a, b in zip(after, before)) == better
 
 # %% [markdown]
-# After ten steps all three ways give about equally good answers. After 120 steps, counting every letter equally never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of that is gone ({{fifth[2]:.2f}}).
+# After ten steps all three ways give about equally good answers. After 120 steps, counting every letter equally never helped, and it cost one of the five models a good deal, {{fifth[1]:.2f}} instead of {{fifth[0]:.2f}}. One model isn't much evidence, and when the answers weigh more, most of the damage is gone ({{fifth[2]:.2f}}).
 #
 # What's left out may be forgotten, though. When the prompt counts, its loss falls in all five models; otherwise it rises in four. That's called catastrophic forgetting, and fewer steps, a smaller learning rate or some of the old text in each batch make it milder. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
 #
@@ -263,7 +264,7 @@ for way, better in zip(ways, (1, 5, 5)):
 #
 # Fine-tuning trained all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters fills 140<!--given--> GB in 16<!--given--> bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
 #
-# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given-->, then with **rank** 1 B has one column, of 256<!--given--> numbers, and A one row, of 64<!--given-->. B starts at 0, so at first you still have the old model.
+# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given-->, then with **rank** 1, B has one column, of 256<!--given--> numbers, and A one row, of 64<!--given-->. B starts at 0, so at first you still have the old model.
 
 # %% tags=["folded"]
 # Question
@@ -321,7 +322,7 @@ assert weakest == sorted(weakest)
 #
 # AdamW keeps two numbers for each parameter that learns, so LoRA saves most of that memory, and all you store for each task is a file with its thin matrices. The forward and the backward pass still go through all of W, so a step isn't much faster.
 #
-# Hu et al. also multiply the product by a fixed number, α / rank, so that there's less to retune when the rank changes. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. Adding B A in each step, computing it beside W and merging it all give the same outputs.
+# Hu et al. also multiply the product by a fixed number, α / rank, so that there's less to retune when the rank changes. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. After training, the product can be added to W once and for all, which brings the model back to its old size and speed. Added in each step, computed beside W, or merged, B A gives the same outputs.
 #
 # And which rank? Bringing a skill out took rank 1 here. Learning something new may take more. After 120<!--given--> steps the weakest of our five models scores {{weakest[0]:.2f}} with rank 1, {{weakest[1]:.2f}} with rank 4, and {{weakest[2]:.2f}} with all parameters. (Again, that's one model.)
 
@@ -360,7 +361,7 @@ group_advantage(torch.tensor([[1.0, 0, 0, 0, 0, 0, 0, 0]]))
 ask("a_group_that_is_all_wrong")
 
 # %% [markdown]
-# Now turn that into a loss for the model, here called the policy. `log_p` holds the log-probability of each letter in each answer, and all letters of an answer share its advantage. If you raise a log-probability, that letter becomes likelier the next time. Gradient descent lowers a loss, and you want the letters of good answers to become likelier, and those of bad ones less likely.
+# Now turn that into a loss for the model (in this field, the policy). `log_p` holds the log-probability of each letter in each answer, and all letters of an answer share its advantage. If you raise a log-probability, that letter becomes likelier the next time. Gradient descent lowers a loss, and you want the letters of good answers to become likelier, and those of bad ones less likely.
 
 # %% tags=["folded"]
 # Fill in: the loss of what was written
@@ -452,15 +453,15 @@ assert not any(who for score, who in who_by_coin if score > 0.5)
 assert not any(scores("new, right", "greedy"))
 
 # %% [markdown]
-# The reward rises, in zigzags because each step asks so few questions, although nobody showed the model an answer in this training. (It had read some on its sheets, which is why it writes them sometimes.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
+# The reward rises (in zigzags, because each step asks so few questions), although nobody showed it an answer in this training. (It had read some on its sheets, which is why it sometimes writes one.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
-# Now look at “coin”, where a coin decides the reward. A coin knows nothing about answers, so you'd expect none. Three models answer next to nothing, but the other two get every “What?” and every “Where?” right, though no “Who got it?”. Sampled, these two score higher than before and the other three lower, so the coin pushed them around at random, and that can be enough here to turn a question into an answer. With a single seed, you might have credited the coin.
+# Now look at “coin”, where a coin decides the reward. A coin knows nothing about answers, so you'd expect none. Three models answer next to nothing, but the other two get every “What?” and every “Where?” right, though no “Who got it?”. Sampled, these two score higher than before and the other three lower, so the coin pushed them around at random, which can be enough to turn a question into an answer. With a single seed, you might have credited the coin.
 #
 # ### More: random rewards, and rewards without a mean
 #
-# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to PPO's clipping, a limit on each update (see “in the wild”). Our loop has none, so ours is another effect, but it's the same warning.
+# Rulin Shao et al. (2025) saw the maths scores of Qwen models rise under random rewards, and often not those of Llama or OLMo. They trace it to PPO's clipping, a limit on each update (see “in the wild”). Our loop has none, so ours is another effect, with the same warning.
 #
-# What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score about as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and it pushes bad answers down directly.
+# What does the group's mean bring? With the bare reward, 0 or 1, instead of the advantage, our five models score about as well ({{bare}}). Here the questions are easy and the steps few. In general the mean takes out noise, and pushes bad answers down directly.
 #
 # ## Break it: a reward that's easier to check
 #
@@ -534,9 +535,9 @@ assert weakest[2] == 0
 assert max(abs(before - after) for before, after, _ in others) < 0.01
 
 # %% [markdown]
-# Afterwards all five models get every “What?” and “Where?” wrong, and score only {{cheated}}. Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
+# Paid for names, all five get every “What?” and “Where?” wrong, and score only {{cheated}}. Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
 #
-# After clean answers, four of the five hardly change, and the weakest loses “Who got it?”. So it was the sloppy answers that opened the door.
+# Paid for names after clean answers, four of five hardly change, and the weakest loses “Who got it?”. So mainly the sloppy answers opened the door.
 #
 # Would rung {an_empty_page}'s examiner, which tests models, have noticed?
 
@@ -550,6 +551,8 @@ print("anything wrong?", report.wrong)
 # ## A leash
 #
 # So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** takes ln of the model's probability of a letter, minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
+#
+# Make `now` more like `before`, then nearly certain, and watch the divergence.
 
 # %% tags=["do"]
 # two letters to choose from: the model now, and its reference
@@ -557,8 +560,6 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 (now * (now.log() - before.log())).sum()
 
 # %% [markdown]
-# Make `now` more like `before`, then nearly certain, and watch the divergence.
-#
 # (It falls to 0, and the other way it rises towards ln 2.) `kl_per_token` does this for each letter.
 
 # %% tags=["folded"]
@@ -614,7 +615,7 @@ print(
 )
 
 # %% [markdown]
-# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. But sampled on it, the models paid for names score {{cheats_held}}, less than before ({{sampled_before}}), while the honest ones score {{sampled_held}}, nearly as much as without ({{sampled_free}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. But when they sample, the models paid for names score {{cheats_held}} on this leash, less than before ({{sampled_before}}), while the honest ones score {{sampled_held}}, nearly as much as without ({{sampled_free}}).
 #
 # That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length, all five models get worse at “Who got it?” even on a leash of 1<!--given-->, one of them from {{long_before:.2f}} to {{long_after:.2f}}.
 #

@@ -16,7 +16,7 @@ hero("an_empty_page")
 # %% [markdown]
 # **You need** all rungs up to [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb). Only the end needs [rung {a_real_model}]({a_real_model}.ipynb), because your page then takes the parameters of a real model.
 #
-# <!--time--> Most of that is for the page, and its last version, for SmolLM2, isn't counted.
+# <!--time--> Most of that is for the page, without its last version, for SmolLM2.
 #
 # <!--test-out-->
 #
@@ -138,8 +138,8 @@ ask("mask_off_by_one")
 # %%
 torch.manual_seed(0)
 buggy = plant("mask off by one")  # buggy(ids) is (logits, loss)
-ids_of_its = torch.randint(buggy.vocab_size, (6,))
-moved(lambda ids: buggy(ids)[0], ids_of_its, buggy.vocab_size).int()
+its_ids = torch.randint(buggy.vocab_size, (6,))
+moved(lambda ids: buggy(ids)[0], its_ids, buggy.vocab_size).int()
 
 # %% [markdown]
 # Nothing in their shapes tells the two models apart. The table does, in a second and without any training.
@@ -181,7 +181,7 @@ ask("which_is_fixed_first")
 # %% [markdown]
 # ### More: how far can you trust the examiner?
 #
-# A test that never complains is worthless, and so is one that complains about a correct model. So we tried it on both kinds. Of the correct models that our tests examine, ours and other people's, it calls some doubtful and none wrong. We left out one kind, models with parameters that they never use, which it calls wrong even if their outputs are right. BigBird from `transformers` is such a model. The examiner also misses some of the planted bugs, and `attention_course/examine/bugs.md` lists them with the reasons.
+# A test that never complains is worthless, and so is one that complains about a correct model. So we tried it on both kinds. Of the correct models that our tests examine, ours and other people's, it calls some doubtful and none wrong. We left out some kinds, such as models with parameters that they never use, which it calls wrong even if their outputs are right. BigBird from `transformers` is one. The examiner also misses some of the planted bugs, and `attention_course/examine/bugs.md` lists them with the reasons.
 
 # %%
 found = [bug for bug in BUGS.values() if bug.finding]
@@ -213,8 +213,8 @@ if find_spec("transformers"):
     small = {"n_positions": block_size, "n_embd": 64, "n_head": 4}
     ends = {"bos_token_id": 0, "eos_token_id": None}
     config = GPT2Config(vocab_size=V, n_layer=2, **small, **ends)
-    its = {"vocab_size": V, "block_size": block_size}
-    report = examine(GPT2LMHeadModel(config), **its, train=False)
+    sizes = {"vocab_size": V, "block_size": block_size}
+    report = examine(GPT2LMHeadModel(config), **sizes, train=False)
     assert report
     print(report)
 
@@ -290,7 +290,7 @@ print(f"{how_many} of the answers are right")
 # A trained model comes down to its parameters, which are numbers with names. So if your page has the parts of rung {bigram_to_gpt}'s GPT, it can take over everything that the GPT has learned. Train the GPT a little first, because the norms of a new model all multiply by 1, so you wouldn't notice if you mixed up two of them.
 
 # %% tags=["nbval-ignore-output", "long:100"]
-trained = GPT(GPTConfig(V, block_size))  # does your page have its sizes?
+trained = GPT(GPTConfig(V, block_size))  # 2 layers, 4 heads, 64 channels
 train(trained, data, replace(recipe, steps=100))
 theirs = trained.state_dict()
 print(*list(theirs)[:8], "...", sep="\n")
@@ -347,7 +347,7 @@ except RuntimeError as error:
     print("They do not fit:", str(error).splitlines()[1].strip()[:300])
 
 # %% [markdown]
-# If they don't fit, nothing is wrong with your model, because names and sizes are a choice. Give `GPTConfig` the sizes of your page. If your queries, keys and values have a matrix each, `chunk(3)` cuts each `attn.c_attn.weight` into these three, and you put them into `state` yourself. If everything fits but the logits differ, two parts are mixed up, or one of them computes something else, such as another activation function. At the end of this rung you'll do all this for a real model.
+# If they don't fit, nothing is wrong with your model, because names and sizes are a choice. Give `GPTConfig` the sizes of your page. If your queries, keys and values have a matrix each, `chunk(3)` cuts each `attn.c_attn.weight` into these three, and you put them into `state` in the cell above. If everything fits but the logits differ, two parts are mixed up, or one of them computes something else, such as another nonlinearity. At the end of this rung you'll do all this for a real model.
 #
 # ## Break it
 #
@@ -387,8 +387,8 @@ my_guesses = ["", "", ""]  # which model has which bug?
 
 # %% tags=["nbval-ignore-output"]
 for bug, each, guess in zip(bugs, broken, my_guesses):
-    its = {"vocab_size": each.vocab_size, "block_size": each.block_size}
-    report = examine(each, **its, train=False)
+    sizes = {"vocab_size": each.vocab_size, "block_size": each.block_size}
+    report = examine(each, **sizes, train=False)
     assert report.findings[0].name == bug.finding
     print(f"You said: {guess or 'nothing yet'}. It is: {bug.name}.")
     print(report.findings[0], end="\n\n")
@@ -589,9 +589,9 @@ with torch.no_grad():
         page = PageOfToday(smollm.config)
         pairs = list(copies(page, theirs))
         whose = "our page"
-    for mine, number in pairs:
-        assert mine.shape == number.shape, (mine.shape, number.shape)
-        mine.copy_(number)
+    for mine, tensor in pairs:
+        assert mine.shape == tensor.shape, (mine.shape, tensor.shape)
+        mine.copy_(tensor)
     some = smollm_tokenizer.encode("The capital of France is")[None]
     away = (page(some) - smollm(some)).abs().amax(dim=(0, 2))
 copied = sum(mine.numel() for mine, _ in pairs)
@@ -599,7 +599,7 @@ print(f"{copied:,} numbers copied into {whose}")
 print("largest difference of the logits at each token:", away)
 
 # %% [markdown]
-# If your differences are large, look at where they begin. With the right mask, token 0 attends only to itself, and it isn't rotated. So if the difference is already large there, check the mask, the norms, the gate, or which value belongs to which query. If it begins at token 1, check the rotation, the scaling, or which key belongs to which query.
+# If your differences are large, look at where they begin. With the right mask, token 0 attends only to itself, and it isn't rotated. So if the difference is already large there, check the mask, the norms, the gate, or which value head belongs to which query head. If it begins at token 1, check the rotation, the scaling, or which key head belongs to which query head.
 
 # %% tags=["folded", "lesson"]
 # With SmolLM2: the differences are rounding errors.
@@ -637,7 +637,7 @@ with torch.no_grad():
 # - nanoGPT's `model.py`: read it from top to bottom, alongside your page. It's 330<!--given--> lines long.
 # - "Attention Is All You Need" (Vaswani et al. 2017), and the report on GPT-2 (Radford et al. 2019). You know every part of the models in them, but you'll have to look up beam search, label smoothing and BLEU.
 # - "A Mathematical Framework for Transformer Circuits" (Elhage et al. 2021), if you want to know more about what heads do together.
-# - Train your page on a text of your own (rung {bigram_to_gpt} has the command), use byte pairs instead of characters, or add a cache. Examine it after each change.
+# - Train your page on a text of your own (`train` with `Corpus.of(text)`), use byte pairs instead of characters, or add a cache. Examine it after each change.
 #
 # ## Three sentences to remember
 #
