@@ -861,7 +861,7 @@ output
 
 
 # %% [markdown]
-# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on our page, and two maps, named layer.head, of which 17.4 finds Sam.
+# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on our page, and two maps, named layer.head, of which `17.4` finds Sam.
 
 
 # %% tags=["do"]
@@ -900,8 +900,8 @@ def try_out(own, name="yours"):
     last = layers[17][0, 4, -1]
     return picture(
         *maps,
-        alt="Two maps of attention. From the last word, head 17.4 puts most, "
-        f"{last.max():.2f}, on {words[last.argmax()]}.",
+        alt="Two maps of attention. From the last word, head 17.4 puts "
+        f"most, {last.max():.2f}, on {words[last.argmax()]}.",
     )
 
 
