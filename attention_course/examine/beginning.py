@@ -37,6 +37,7 @@ DRAWS = 8  # of parameters and texts, after which what got no gradient is said t
 SURE = 4  # times ln V: trained models have 3 at most, embeddings from N(0, 1) as the last layer 4.4 and more
 SURE_NATS = 15.0  # of 12 tokens and a rule without chance, trained models have 10
 STEPS = [10.0**-power for power in range(2, 7)]  # too long ones bend, too short ones drown in rounding
+FEW = 8  # times as many rows of a table are read by right models
 SLACK = 0.02  # of a slope: right models in float32 stay below 0.001, ReLUs switch
 Gradient = tuple[str, nn.Parameter, Tensor | None]
 
@@ -127,7 +128,7 @@ def own_loss(variants: ModelVariants) -> Finding:
     wanted = [right, others["shifted"]] if name == "labels" else [right]
     rounding = torch.finfo(returned.dtype).eps if returned.is_floating_point() else 0.0
 
-    def fits(loss: float) -> bool:
+    def fits(loss: float, own: float = own) -> bool:
         return abs(own - loss) <= new.tolerance(logits) + 4 * rounding * loss
 
     holds, said, added = any(map(fits, wanted)), f"{own:.5f} nats.", 0.0
@@ -139,7 +140,7 @@ def own_loss(variants: ModelVariants) -> Finding:
         share = more / float(flat - sharp)
         if 0 < share < 1 and fits(float(smoothed_loss(predicted, y[:, shift:], share))):
             holds, said = True, f"{own:.5f} nats, the cross-entropy with label_smoothing={share:.2g}."
-        elif 0 < more < 0.1 * wanted[shift] and fits(wanted[shift] + more):
+        elif 0 < more < wanted[shift] and fits(wanted[shift] + more):
             added = more
     if holds and variants.is_copy and not has_gradient(new, x, name, y):
         return finding_if(False, f"{said} It has no gradient.", "One that backward() can follow.", "gradient")
@@ -149,6 +150,14 @@ def own_loss(variants: ModelVariants) -> Finding:
     if holds and name == "labels" and T > 1 and fits(right) and not fits(others["shifted"]):
         said = f"{said} It compares output t with label t, and does not shift."
         return finding_if(False, said, "Labels are the ids; the model shifts them.", "unshifted", "doubtful")
+    if holds and name == "labels" and any(map(fits, wanted)):
+        hidden = y.masked_fill(torch.arange(T) % 3 == 1, -100)
+        kept = [float(smoothed_loss(logits[:, : T - n].flatten(0, 1), hidden[:, n:], 0.0)) for n in (0, 1)]
+        with suppress(Exception), torch.no_grad():  # it may raise
+            own = float(loss_returned(new, x, name, hidden))
+            if not any(fits(loss, own) for loss in kept):
+                said = f"{said} With a label of -100 at every third token it is {own:.5f}."
+                return finding_if(False, said, f"{kept[-1]:.5f} nats.", "ignored", "doubtful")
     near = 1e-3 * max(right, 1)
     merged = F.cross_entropy(logits[:, :-1].flatten(0, 1)[:-1], y[:, 1:].flatten()[1:])  # as one long text
     named = (*others.items(), ("twice", float(merged)))
@@ -235,6 +244,8 @@ def gradients(variants: ModelVariants) -> Finding:
         )
     chosen = [lists_of(name) for name in first.keys() - silent.keys() - tables.keys()]
     waiting = all(any(lists_of(name) & lists for lists in chosen) for name in silent)
+    parts = {n for n, p, g in grads if p.dim() == 3 and 1 not in p.shape[:2] and g is not None and g.any()}
+    stacked = bool(silent) and not waiting and silent.keys() <= parts
     if doubted and not silent:
         said = f"{len(doubted)} of {len(grads)} get none: {'; '.join(doubted[:3])}."
         return finding_if(False, said, cause="places", otherwise="doubtful")
@@ -254,8 +265,8 @@ def gradients(variants: ModelVariants) -> Finding:
         f"{len(silent)} of {len(grads)} get none: {'; '.join(list(silent.values())[:3])}."
         if silent
         else f"All {len(grads)} do.",
-        cause="expert" if waiting else "",
-        otherwise="doubtful" if waiting else "wrong",
+        cause="expert" if waiting else "stack" if stacked else "",
+        otherwise="doubtful" if waiting or stacked else "wrong",
     )
 
 
@@ -355,18 +366,27 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
 
     The bias of keys gets none in theory, and rows of tokens that do not occur get none.
     """
-    shape = tuple(parameter.shape)
+    shape, used = tuple(parameter.shape), min(wrapped.block_size, MAX_BACKWARD_TOKENS)
     table = any(m.weight is parameter for m in wrapped.modules() if isinstance(m, nn.Embedding))
     if grad is not None and len(shape) == 3 and len(grad) == 1 and bool(grad.any()):  # as of positions
         grad, shape, table = grad[0], shape[1:], True
     if grad is None or (len(shape) > 1 and not bool(grad.any())):
         return f"{name} {shape}"
+    if len(shape) == 3 and not is_bias(name):  # heads, or experts
+        live = int(grad.flatten(1).any(dim=1).sum())
+        table = live in (used - 1, used)  # of places, for longer texts
+        return (
+            ""
+            if table or live == len(grad)
+            else f"{len(grad) - live} of the first dimension of {name} {shape}"
+        )
     if len(shape) != 2 or wrapped.vocab_size in shape or wrapped.vocab_size < SMALL_VOCAB:
         return ""
     runs = [longest_run((grad == 0).all(dim=1)), longest_run((grad == 0).all(dim=0))]
     if table:
-        used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
-        return f"{runs[0]} rows of {name} {shape}" if shape[0] == used and runs[0] else ""
+        live = int(grad.any(dim=1).sum())
+        few = FEW * live <= min(shape[0], used)  # a table may have rows for longer texts
+        return f"{runs[0]} rows of {name} {shape}" if runs[0] and (few or shape[0] == used) else ""
     for past in (wrapped.block_size - 1, wrapped.whole - 1):  # in a table of distances, those to later tokens
         if any(run >= past and size == 2 * past + 1 for run, size in zip(runs, shape, strict=True)):
             return ""
@@ -381,12 +401,13 @@ def tables_of_places(
     wrapped: WrappedModel, grads: list[Gradient], names: Collection[str]
 ) -> dict[str, FindingVerdict]:
     """Return which of these parameters are tables of positions or distances, "right" or "doubtful"."""
-    found = dict[str, FindingVerdict]()
+    found, tables = dict[str, FindingVerdict](), {id(each.weight) for each in wrapped.embeddings}
     with suppress(Exception):  # of what does not read one or two tokens, nothing is known
         one, two = gradients_of(wrapped, T=1), gradients_of(wrapped, T=2)
-        for (name, _, grad), (*_, of_one), (*_, of_two) in zip(grads, one, two, strict=True):
+        for (name, p, grad), (*_, of_one), (*_, of_two) in zip(grads, one, two, strict=True):
             if name in names and grad is not None and of_two is not None:
-                found[name] = verdict_of_table(wrapped, grad, of_one, of_two)
+                part = id(p) in tables and len(p) != wrapped.block_size and bool(grad.any())
+                found[name] = "doubtful" if part else verdict_of_table(wrapped, grad, of_one, of_two)
     return {name: verdict for name, verdict in found.items() if verdict != "wrong"}
 
 
@@ -402,7 +423,8 @@ def verdict_of_table(wrapped: WrappedModel, grad: Tensor, one: Tensor | None, tw
     widths = {size for p in wrapped.parameters() if wrapped.vocab_size in p.shape for size in p.shape}
     shape = grad.flatten(0, -2).shape
     for dim, size in enumerate(shape):
-        live, few = (int(each.flatten(0, -2).any(dim=1 - dim).sum()) for each in (grad, two))
+        rows, of_two = (each.flatten(0, -2).any(dim=1 - dim) for each in (grad, two))
+        live, few = int(rows.sum()), int(of_two.sum())
         if live == size:
             continue
         if not 0 < few < min(4, live):
@@ -410,9 +432,15 @@ def verdict_of_table(wrapped: WrappedModel, grad: Tensor, one: Tensor | None, tw
         all_read = size > used and live + 5 >= used
         if not all_read and one is not None and bool(one.any()) and shape[1 - dim] in widths:
             return "wrong"
-        if not all_read or size not in (wrapped.whole, wrapped.block_size):
+        if not all_read or not (rows[:used].all() or size in (wrapped.whole, wrapped.block_size)):
             verdict = "doubtful"
     return verdict
+
+
+def is_bias(name: str) -> bool:
+    """Return whether a parameter is called a bias: that of keys gets no gradient in theory."""
+    last = name.rpartition(".")[2]
+    return "bias" in last or last.startswith("b_")
 
 
 def longest_run(zero: Tensor) -> int:
@@ -499,8 +527,8 @@ def gradient_sizes(variants: ModelVariants) -> Finding:
     grads, by_shape = gradients_of(variants.new), dict[tuple, list[float]]()
     if not any(bool(grad.any()) for *_, grad in grads if grad is not None):
         return finding_if(False, "All are zero.", "A gradient to begin with.", "zero")
-    for _, parameter, grad in grads:
-        if grad is not None and parameter.dim() > 1 and bool(grad.any()):
+    for name, parameter, grad in grads:
+        if grad is not None and parameter.dim() > 1 and not is_bias(name) and bool(grad.any()):
             size = float(grad.abs().double().square().mean().sqrt())
             by_shape.setdefault(tuple(parameter.shape), []).append(size)
     ratio = max((max(sizes) / min(sizes) for sizes in by_shape.values()), default=1.0)

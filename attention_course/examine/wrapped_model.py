@@ -32,6 +32,7 @@ Beside = tuple[Callable[..., Any] | None]
 LARGE = 10_000_000  # parameters
 LITTLE = 0.01  # times its matrices a layer adds nearly nothing
 MUCH = 8.0  # times their matrices queries and keys have scores of a hundred
+SURE = 64.0  # times its logits a model nearly always draws the likeliest token
 NEVER = -1e4  # a logit at which a token never comes
 BORROWS = (
     "forward() of a copy computes with the parameters of another object: of the model that was copied. Does "
@@ -284,6 +285,21 @@ class WrappedModel(nn.Module):
                 if parameter.dim() > 1 and parameter.is_floating_point() and id(parameter) not in tables:
                     parameter *= factor
         return self
+
+    def surer(self) -> "WrappedModel":
+        """Return a copy whose last layer, if it is an nn.Linear, answers with SURE times as much.
+
+        Its matrix stays as it is, for it may be that of the embeddings, too.
+        """
+
+        def scale(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+            return SURE * output
+
+        made = self.copied()
+        for module in made.modules():
+            if isinstance(module, nn.Linear) and module.out_features == made.vocab_size:
+                module.register_forward_hook(scale)
+        return made
 
     @property
     def embeddings(self) -> list[nn.Embedding]:

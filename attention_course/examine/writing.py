@@ -10,7 +10,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention_course.examine.question import ModelVariants, asks, finding_if
 from attention_course.examine.report import Finding, FindingVerdict
@@ -34,7 +34,6 @@ WRITTEN = 20  # tokens that it writes after each text
 READ = 4096  # tokens of the texts about as long as the block, after each of which it writes one
 LOGITS = 2**26  # that are computed at once
 PAST = 5  # tokens by which a text is longer than the block
-SURE = 64.0  # times its logits a model nearly always draws the likeliest token
 OTHERS = 0.05  # the share of texts that are taken to be read in another way
 GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that take the likeliest token
 NEUTRAL = {  # of the options that change what it draws
@@ -68,6 +67,17 @@ def likeliest(wrapped: WrappedModel) -> dict[str, Any]:
     """Return an option with which generate takes the likeliest token, if there is one."""
     takes = options_of(wrapped)
     return next(({name: value} for name, value in GREEDY.items() if name in takes), {})
+
+
+def doubted(wrapped: WrappedModel, finding: Finding) -> Finding:
+    """Return a finding on what generate draws, doubtful if it is wrong and may be so by an unknown option."""
+    known = {*NEUTRAL, *TOTALS, "max_new_tokens"}
+    others = {name: each.default for name, each in [*options_of(wrapped).items()][2:] if name not in known}
+    named = [f"{name}={value}" for name, value in others.items() if type(value) in (int, float)]
+    if finding.verdict != "wrong" or not named:
+        return finding
+    said = f"{finding.measured} Its {' and '.join(named)} may have a part in that."
+    return replace(finding, verdict="doubtful", measured=said)
 
 
 def raised_in(error: BaseException) -> CodeType:
@@ -235,7 +245,8 @@ def writes_predictions(variants: ModelVariants) -> Finding:
             return finding_if(False, said, "The likeliest each time.", cause or begins)
     later = drawn_from(logits[:, :1], drawn[:, :1]).verdict == "right"
     finding = replace(drawn_from(logits, drawn), cause=cause or ("later" if later else ""))
-    if finding.verdict == "wrong":
+    finding = doubted(noisy, finding)
+    if finding.verdict != "right":
         ends = drawn_from(logits[goes_on][None], drawn[goes_on][None]).verdict == "right"
         return replace(finding, verdict="doubtful", cause="ends") if ends else finding
     for mode, other in (("eval", "train"), ("train", "eval"))[: 1 + variants.is_copy]:
@@ -248,13 +259,13 @@ def writes_predictions(variants: ModelVariants) -> Finding:
             said = f"Called in {mode} mode, generate leaves {turned} modules in {other} mode."
             verdict: FindingVerdict = "wrong" if mode == "eval" else "doubtful"
             return finding_if(False, said, "The mode stays as it was.", "mode", verdict)
-    samples = drawn_from(logits, drawn, "By itself: ").verdict == "right"
+    samples = drawn_from(logits, drawn, "By itself: ", exactly=True).verdict == "right"
     if samples and (absent := never_drawn(noisy, written, T)):
         said = f"It never draws id {absent[0]}, of which it predicts that it comes."
         return finding_if(False, said, "Any id that can come.", "absent", otherwise="doubtful")
     many = min(len(ids), READ // block, max(2, LOGITS // (block * noisy.vocab_size)))
     texts = 1 if noisy.is_large else max(1, many)
-    sure = noisy if greedy or noisy.is_large or not variants.is_copy else surer(noisy)
+    sure = noisy if greedy or noisy.is_large or not variants.is_copy else noisy.surer()
     return reads_another_context(sure, texts, greedy, drawn) or finding
 
 
@@ -322,18 +333,6 @@ def fits(wrapped: WrappedModel, logits: Tensor, drawn: Tensor, greedy: dict[str,
     return float((1 - OTHERS + OTHERS * ratios).log().sum()) < -math.log(UNLIKELY)
 
 
-def surer(wrapped: WrappedModel) -> WrappedModel:
-    """Return a copy whose last layer, if it is an nn.Linear, answers with SURE times as much.
-
-    Its matrix stays as it is, for it may be that of the embeddings, too.
-    """
-    made = wrapped.copied()
-    for module in made.modules():
-        if isinstance(module, nn.Linear) and module.out_features == made.vocab_size:
-            module.register_forward_hook(lambda layer, inputs, output: SURE * output)
-    return made
-
-
 def after_an_end(drawn: Tensor, vocab_size: int) -> Tensor:
     """Return which of the tokens (B, T) may only fill up texts that have ended, as booleans (B, T).
 
@@ -383,16 +382,20 @@ def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:
             return found
         if not (never & (luck < 0.1)).any():
             break
-        written = written_by(wrapped, written[:, :T], drawn.shape[1], seed)
+        before, written = written, written_by(wrapped, written[:, :T], drawn.shape[1], seed)
+        if torch.equal(written, before):  # it seeds itself
+            break
     return []
 
 
-def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "", exact: Tensor | None = None) -> Finding:
+def drawn_from(
+    logits: Tensor, drawn: Tensor, with_: str = "", exact: Tensor | None = None, exactly: bool = False
+) -> Finding:
     """Return whether tokens (B, T) can be draws from logits (B, T, V).
 
     Their mean surprise is the entropy, and few of them are of those that nearly never come, both but for
-    five standard errors. Without an option, which is named in `with_`, the surprise may be smaller: what
-    generate does by itself may be to take the likeliest token. If the logits keep more tokens than the
+    five standard errors. If not `exactly`, the surprise may be smaller: what generate does by itself may be
+    to take the likeliest token. If the logits keep more tokens than the
     `exact` ones, for rounding, draws from these are right, too.
     """
     surprises = -logits.log_softmax(dim=-1)
@@ -402,12 +405,12 @@ def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "", exact: Tensor | N
     spread = (expects * surprises**2).nan_to_num(0.0).sum(dim=-1) - entropy**2
     errors = 5 * float((spread.mean() / drawn.numel()).sqrt()) + 1e-6
     means = [entropy] if exact is None else [entropy, (exact.softmax(-1) * surprises).nan_to_num(0.0).sum(-1)]
-    least = min(float(mean.mean()) for mean in means) - errors if with_ else 0.0
+    least = min(float(mean.mean()) for mean in means) - errors if exactly else 0.0
     most = float(entropy.mean()) + errors
     rare, came = float(expects[expects < RARE].sum()), int((chance < RARE).sum())
     said = f"{with_}What it draws surprises it by {float(each.mean()):.2f} nats per token."
     fits = least <= float(each.mean()) <= most
-    between = f"Between {least:.2f} and {most:.2f}" if with_ else f"At most {most:.2f}"
+    between = f"Between {least:.2f} and {most:.2f}" if exactly else f"At most {most:.2f}"
     expected = f"{between}: the entropy of its predictions, and five standard errors."
     if fits:
         said += f" {came} of {drawn.numel()} draws had a probability below {RARE}."
@@ -478,6 +481,8 @@ def options_hold(variants: ModelVariants) -> Finding:
     tried = [{name: values[name]} for name in asked]
     if {"temperature", "top_k"} <= set(asked):
         tried.append({name: values[name] for name in ("top_k", "temperature")})
+    if {"top_p", "top_k"} <= set(asked):  # in this order what is left is what both keep
+        tried.append({"top_p": values["top_p"], "top_k": 2})
     for options in tried:
         drawn = written_by(noisy, ids, 1, **{**sampled, **off, **options})[:, T:]
         if drawn.shape != (len(ids), 1):
@@ -489,7 +494,9 @@ def options_hold(variants: ModelVariants) -> Finding:
             rounded = OPTIONS[name](rounded, ids, value, 10 * noisy.tolerance(logits))
             exact = OPTIONS[name](exact, ids, value, 0.0)
         said = " and ".join(f"{name}={value}" for name, value in options.items())
-        finding = drawn_from(rounded, drawn, f"With {said}: ", exact)
+        least = "top_p" not in options or len(options) == 1  # after top_k there is less to add up
+        finding = drawn_from(rounded, drawn, f"With {said}: ", exact, least)
         if finding.verdict == "wrong":
-            return replace(finding, cause="both" if len(options) > 1 else said.partition("=")[0])
+            cause = "both" if len(options) > 1 else said.partition("=")[0]
+            return doubted(noisy, replace(finding, cause=cause))
     return finding_if(True, f"{', '.join(asked)} do.")

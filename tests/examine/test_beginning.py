@@ -160,11 +160,12 @@ def test_a_loss_without_a_gradient_in_eval_mode_alone_is_right():
     assert asked(beginning.own_loss, Evaluating()).verdict == "right"
 
 
-def test_a_term_that_is_added_to_the_loss_is_doubtful():
+@pytest.mark.parametrize("weight", [1e-4, 0.1])
+def test_a_term_that_is_added_to_the_loss_is_doubtful(weight):
     class Added(Model):
         def forward(self, ids, targets=None):
             logits, loss = super().forward(ids, targets)
-            return logits, None if loss is None else loss + 1e-4 * logits.logsumexp(dim=-1).square().mean()
+            return logits, None if loss is None else loss + weight * logits.logsumexp(dim=-1).square().mean()
 
     finding = asked(beginning.own_loss, Added())
     assert finding.verdict == "doubtful", finding
@@ -493,6 +494,11 @@ def same_from_7(table, x):
         ((48, 32), same_from_7, "wrong"),
         ((24, 32), same_from_7, "wrong"),
         ((48, 32), lambda table, x: x + x @ table[:24].T @ table[:24], "wrong"),
+        ((100, 32), lambda table, x: x + table[: x.shape[1]], "right"),
+        ((48, 1, 32), lambda table, x: x + table[: x.shape[1], 0], "right"),
+        ((24, 1, 32), lambda table, x: x + table[0, 0], "wrong"),
+        ((4, 32, 32), lambda table, x: x + sum(x @ matrix for matrix in table), "right"),
+        ((4, 32, 32), lambda table, x: x + x @ table[2], "doubtful"),
     ],
     ids=[
         "positions",
@@ -503,6 +509,11 @@ def same_from_7(table, x):
         "alike from 7",
         "alike, short",
         "half a matrix",
+        "positions, longer than it says",
+        "positions, (T, 1, C)",
+        "positions, (T, 1, C), all at 0",
+        "matrices",
+        "one of four matrices",
     ],
 )
 def test_positions_behind_what_was_read_get_no_gradient(table, place, verdict):
@@ -564,6 +575,53 @@ def test_rows_for_positions_that_do_not_occur_are_wrong(row_of):
     model.places.register_forward_pre_hook(lambda module, given: row_of(given[0]))
     finding = asked(beginning.gradients, model)
     assert finding.verdict == "wrong", finding
+
+
+@pytest.mark.parametrize(
+    ("row_of", "verdict"),
+    [(lambda t: t, "right"), (lambda t: t * 0, "doubtful"), (lambda t: t // 12, "doubtful")],
+)
+def test_an_embedding_of_positions_for_longer_texts_is_looked_at(row_of, verdict):
+    class Longer(Model):
+        def forward(self, ids, targets=None):
+            x = self.tokens(ids) + self.places(row_of(torch.arange(ids.shape[1])))
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(self.norm(x)), None
+
+    assert asked(beginning.gradients, Longer(29, 100)).verdict == verdict
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("b_keys", "right"), ("keys", "doubtful")])
+def test_a_bias_of_keys_for_each_head_is_no_matrix_with_a_small_gradient(name, verdict):
+    class Biased(Model):
+        def __init__(self):
+            super().__init__()
+            self.register_parameter(name, nn.Parameter(torch.randn(4, 8)))
+            self.values = nn.Parameter(torch.randn(4, 8))
+
+        def forward(self, ids, targets=None):
+            logits = super().forward(ids)[0]
+            faint = 1e-6 * self.get_parameter(name).sum() + self.values.sum()
+            return logits * (1 + faint), None
+
+    assert asked(beginning.gradient_sizes, Biased()).verdict == verdict
+
+
+@pytest.mark.parametrize(("mean", "verdict"), [(None, "doubtful"), (-100, "right"), (-1, "right")])
+def test_labels_that_do_not_count_have_no_part_in_the_mean(mean, verdict):
+    class Labelled(Model):
+        def forward(self, ids, labels=None):
+            logits, _ = super().forward(ids)
+            if labels is None:
+                return logits, None
+            logits, labels = logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+            if mean is None:
+                return logits, F.cross_entropy(logits, labels, reduction="none").mean()
+            return logits, F.cross_entropy(logits, labels, ignore_index=mean)  # -1: it refuses -100
+
+    finding = asked(beginning.own_loss, Labelled())
+    assert (finding.verdict, "-100" in finding.cause) == (verdict, mean is None), finding
 
 
 @pytest.mark.parametrize(("rows", "verdict"), [(slice(29), "right"), (slice(35, 64), "wrong")])

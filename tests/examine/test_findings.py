@@ -122,6 +122,7 @@ def test_an_id_that_no_later_token_sees_is_doubtful_unless_it_is_named_as_paddin
         (torch.sigmoid, "wrong", "is negative"),
         (lambda x: 30 * (x / 7.5).sigmoid(), "doubtful", "is negative"),
         (lambda x: 5 * x + 1, "right", ""),
+        (lambda x: x / 8, "right", ""),
         (lambda x: (3 * x).log_softmax(dim=-1), "right", ""),
         (lambda x: x.bfloat16(), "right", ""),
         (lambda x: torch.cat([x[..., :-2], x[..., :2] * 0 - 5], dim=-1), "doubtful", "of id 27 is -5 every"),
@@ -130,6 +131,16 @@ def test_an_id_that_no_later_token_sees_is_doubtful_unless_it_is_named_as_paddin
 def test_logits_that_are_cut_off_or_copied_are_told(change, verdict, said):
     finding = asked(findings.raw, Changing(change))
     assert (finding.verdict, said in finding.measured) == (verdict, True), finding
+
+
+@pytest.mark.parametrize("limit", [torch.tanh, F.softsign])
+def test_a_limit_that_logits_do_not_reach_yet_is_found(limit):
+    class Bounded(Model):
+        def forward(self, ids, targets=None):
+            return limit(super().forward(ids)[0] / 4)
+
+    finding = asked(findings.raw, Bounded(V, BLOCK))
+    assert (finding.verdict, "between -1 and 1" in finding.measured) == ("wrong", True), finding
 
 
 @pytest.mark.parametrize("where", [(), ("layers.0",), ("layers.1.down",), ("tokens",)])

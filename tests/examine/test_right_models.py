@@ -17,8 +17,11 @@ DOUBTS = {
 }
 
 
-WRONG = {  # transformers 5.23: in float64, logits behind a padded text are NaN; in float32 they are right
+WRONG = {  # bugs of transformers 5.23
+    # in float64, logits behind a padded text are NaN; in float32 they are right
     "Bloom in float64": {"Padding on the left changes nothing"},
+    # generate counts positions from 0, forward() from padding_idx + 1
+    "Roberta": {"It writes what it predicts"},
 }
 
 

@@ -200,6 +200,19 @@ def test_a_call_in_eval_mode_leaves_no_trace_in_train_mode():
     assert "switched off for good" in finding.cause
 
 
+def test_what_a_model_computes_in_train_mode_alone_is_doubtful():
+    class Skips(Model):
+        def forward(self, ids):
+            layers, self.layers = self.layers, self.layers[:1] if self.training else self.layers
+            try:
+                return super().forward(ids)
+            finally:
+                self.layers = layers
+
+    finding = findings.stateless.put_to(ModelVariants(WrappedModel(Skips(V, BLOCK), V, BLOCK)), {})
+    assert (finding.verdict, "if self.training" in finding.cause) == ("doubtful", True), finding
+
+
 def test_a_part_that_the_first_call_puts_in_is_no_change_of_mode():
     class Grows(Model):
         def forward(self, ids):

@@ -205,6 +205,44 @@ class OneText(Drawing):
         return self.written(ids, max_new_tokens)
 
 
+class KBest(Drawing):
+    def generate(self, ids, max_new_tokens, temperature=1.0, k=2):
+        return self.written(ids, max_new_tokens, temperature=temperature, top_k=k)
+
+
+def nucleus_of(logits, p):
+    ordered, places = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+    beyond = (ordered.cumsum(dim=-1) - ordered >= p).gather(-1, places.argsort(dim=-1))
+    return logits.masked_fill(beyond, -torch.inf)
+
+
+class BothFilters(Drawing):
+    def next_of(self, logits, top_k, top_p):
+        if top_p is not None:
+            logits = nucleus_of(logits, top_p)
+        return drawn(logits, top_k=top_k)
+
+    def generate(self, ids, max_new_tokens, top_k=None, top_p=None):
+        return self.written(ids, max_new_tokens, top_k=top_k, top_p=top_p)
+
+
+class TheOtherOrder(BothFilters):
+    def next_of(self, logits, top_k, top_p):
+        if top_k is not None:
+            logits = logits.masked_fill(logits < logits.topk(min(top_k, 29)).values[:, -1:], -torch.inf)
+        return super().next_of(logits, None, top_p)
+
+
+class OneFilter(BothFilters):
+    def next_of(self, logits, top_k, top_p):
+        return super().next_of(logits, top_k, None if top_k else top_p)
+
+
+class OneFilterElse(BothFilters):
+    def next_of(self, logits, top_k, top_p):
+        return super().next_of(logits, None if top_p else top_k, top_p)
+
+
 class Stops(Drawing):
     def generate(self, ids, max_new_tokens):
         return self.written(ids, min(max_new_tokens, self.block_size - ids.shape[1]))
@@ -246,6 +284,11 @@ class FirstDropped(Drawing):
         (NoPairTwice, "right right right"),
         (NeverUnknown, "right doubtful right"),
         (OneText, "right doubtful not asked"),
+        (KBest, "right right doubtful"),
+        (BothFilters, "right right right"),
+        (TheOtherOrder, "right right right"),
+        (OneFilter, "right right wrong"),
+        (OneFilterElse, "right right wrong"),
         (Stops, "doubtful right not asked"),
         (EitherOr, "right right wrong"),
         (FirstText, "right wrong not asked"),
@@ -547,6 +590,22 @@ def test_a_generate_that_leaves_another_mode_is_found_and_spoils_no_other_questi
     assert finding.verdict == ("wrong" if mode else "doubtful")
     assert "self.train(was)" in finding.cause
     assert not variants.with_noise.training
+
+
+def test_a_generate_that_seeds_itself_is_no_luck_that_repeats():
+    class SeedsItself(Model):
+        def generate(self, ids, max_new_tokens):
+            generator = torch.Generator().manual_seed(0)
+            for _ in range(max_new_tokens):
+                chances = self(ids[:, -self.block_size :])[0][:, -1].softmax(dim=-1)
+                ids = torch.cat([ids, chances.multinomial(1, generator=generator)], dim=1)
+            return ids
+
+    for V in (300, 600):
+        torch.manual_seed(0)
+        variants = ModelVariants(WrappedModel(SeedsItself(V, 24), V, 24))
+        finding = writing.writes_predictions.put_to(variants, {})
+        assert finding.verdict == "right", finding
 
 
 @pytest.mark.parametrize(("V", "absent"), [(29, 0), (29, 28), (65, 0), (100, 99)])
