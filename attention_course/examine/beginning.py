@@ -37,7 +37,7 @@ DRAWS = 8  # of parameters and texts, after which what got no gradient is said t
 SURE = 4  # times ln V: trained models have 3 at most, embeddings from N(0, 1) as the last layer 4.4 and more
 SURE_NATS = 15.0  # of 12 tokens and a rule without chance, trained models have 10
 STEPS = [10.0**-power for power in range(2, 7)]  # too long ones bend, too short ones drown in rounding
-FEW = 8  # times as many rows of a table are read by right models
+FEW = 8  # of so many rows of a table a right model reads more than one
 SLACK = 0.02  # of a slope: right models in float32 stay below 0.001, ReLUs switch
 Gradient = tuple[str, nn.Parameter, Tensor | None]
 
@@ -150,7 +150,7 @@ def own_loss(variants: ModelVariants) -> Finding:
     if holds and name == "labels" and T > 1 and fits(right) and not fits(others["shifted"]):
         said = f"{said} It compares output t with label t, and does not shift."
         return finding_if(False, said, "Labels are the ids; the model shifts them.", "unshifted", "doubtful")
-    if holds and name == "labels" and any(map(fits, wanted)):
+    if name == "labels" and T > 2 and any(map(fits, wanted)):
         hidden = y.masked_fill(torch.arange(T) % 3 == 1, -100)
         kept = [float(smoothed_loss(logits[:, : T - n].flatten(0, 1), hidden[:, n:], 0.0)) for n in (0, 1)]
         with suppress(Exception), torch.no_grad():  # it may raise
@@ -374,12 +374,9 @@ def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: 
         return f"{name} {shape}"
     if len(shape) == 3 and not is_bias(name):  # heads, or experts
         live = int(grad.flatten(1).any(dim=1).sum())
-        table = live in (used - 1, used)  # of places, for longer texts
-        return (
-            ""
-            if table or live == len(grad)
-            else f"{len(grad) - live} of the first dimension of {name} {shape}"
-        )
+        if live in (len(grad), used - 1, used):  # the latter of a table of places, for longer texts
+            return ""
+        return f"{len(grad) - live} of {len(grad)} matrices in {name} {shape}"
     if len(shape) != 2 or wrapped.vocab_size in shape or wrapped.vocab_size < SMALL_VOCAB:
         return ""
     runs = [longest_run((grad == 0).all(dim=1)), longest_run((grad == 0).all(dim=0))]
