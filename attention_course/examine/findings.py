@@ -131,6 +131,12 @@ def finite(variants: ModelVariants) -> Finding:
     logits = torch.cat([new.logits(ids).flatten(0, 1) for ids in texts])
     if not logits.dtype.is_floating_point:
         return finding_if(False, f"dtype {logits.dtype}.", "A float dtype.", "integers")
+    if (
+        variants.is_copy
+        and logits.isfinite().all()
+        and not new.logits_in_training(texts[0], dropout=True).isfinite().all()
+    ):
+        return finding_if(False, "In train mode some are NaN or inf.", cause="train")
     bad, never = int((~logits.isfinite()).sum()), len(new.never)
     said = f" {never} tokens that can never come, as padding does, are left out." if never else ""
     return finding_if(not bad, f"{bad} of {logits.numel()} are NaN or inf.{said}")

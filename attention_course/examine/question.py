@@ -36,6 +36,7 @@ OURS = (
 DOUBT = "Look at the line that raised this. It may be right if it asks for what the examiner doesn't know."
 ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
 MEMORY = "This machine has less memory than the model takes for this question. Pass a smaller block_size."
+INPLACE = "backward() needs a tensor as it was. Look for x += ... or x[...] = ..., and write x = x + ..."
 REQUIRED = "Give the model what it is asked for, or leave the question out of `require`."
 SMALL_VOCAB = 8  # tokens in a vocabulary
 PAIRWISE_TOKENS = 16  # tokens of a text in which every pair of positions is tried
@@ -189,6 +190,8 @@ class Question:
         except BaseException as error:
             cause = RAISED if isinstance(error, Exception) else ENDED
             ours = not their_frames(error) and not hasattr(error, "__notes__")  # answer() adds a note
+            if "modified by an inplace operation" in str(error):
+                cause, ours = INPLACE, False
             answer = finding_if(False, format_error(error), "An answer.", OURS if ours else cause)
             lacking = isinstance(error, MemoryError | torch.OutOfMemoryError)
             if lacking or "t allocate memory" in answer.measured:

@@ -344,6 +344,8 @@ def buffers(variants: ModelVariants) -> Finding:
         changed = noisy.copied().eval()
         buffer = changed.get_buffer(name)
         buffer.copy_(~buffer if buffer.dtype == torch.bool else buffer.flip(0) + 1)
+        if buffer.dtype != torch.bool:
+            buffer[:1] += 1  # to a softmax, or to top-k, the same for all is nothing
         with suppress(Exception):  # then it has one
             if max_abs_diff(changed.logits(ids), whole) <= noisy.tolerance(whole):
                 silent.append(name)

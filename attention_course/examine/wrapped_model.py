@@ -320,9 +320,16 @@ class WrappedModel(nn.Module):
         with torch.no_grad():
             return collected(self(ids.clone()))
 
-    def logits_in_training(self, ids: Int[Tensor, "B T"]) -> Tensor:
-        """Return logits in train mode, of a copy: a call may change buffers, as those of spectral_norm."""
-        return self.copied().train().logits(ids)
+    def logits_in_training(self, ids: Int[Tensor, "B T"], dropout: bool = False) -> Tensor:
+        """Return logits in train mode, of a copy: a call may change buffers, as those of spectral_norm.
+
+        Without dropout what experts draw doesn't depend on how many tokens they are given.
+        """
+        made = self.copied().train()
+        for module in made.modules():
+            if isinstance(module, nn.Dropout) and not dropout:
+                module.p = 0.0
+        return made.logits(ids)
 
     def tolerance(self, logits: Tensor) -> float:
         """Return how far logits (..., V) may differ by rounding: see `rounding`."""

@@ -66,6 +66,8 @@ def neutral(wrapped: WrappedModel) -> dict[str, Any]:
 def likeliest(wrapped: WrappedModel) -> dict[str, Any]:
     """Return an option with which generate takes the likeliest token, if there is one."""
     takes = options_of(wrapped)
+    if "temperature" in takes and takes["temperature"].default == 0:
+        return {"temperature": 0.0}
     return next(({name: value} for name, value in GREEDY.items() if name in takes), {})
 
 
@@ -249,24 +251,33 @@ def writes_predictions(variants: ModelVariants) -> Finding:
     if finding.verdict != "right":
         ends = drawn_from(logits[goes_on][None], drawn[goes_on][None]).verdict == "right"
         return replace(finding, verdict="doubtful", cause="ends") if ends else finding
-    for mode, other in (("eval", "train"), ("train", "eval"))[: 1 + variants.is_copy]:
-        with evaluating(noisy):
-            modes = [(module, module.training) for module in noisy.train(mode == "train").modules()]
-            with suppress(Exception):  # in train mode it may refuse
-                generated(noisy, ids[:1], 1)
-            turned = sum(module.training != was for module, was in modes)
-        if turned:
-            said = f"Called in {mode} mode, generate leaves {turned} modules in {other} mode."
-            verdict: FindingVerdict = "wrong" if mode == "eval" else "doubtful"
-            return finding_if(False, said, "The mode stays as it was.", "mode", verdict)
     samples = drawn_from(logits, drawn, "By itself: ", exactly=True).verdict == "right"
+    if samples and torch.equal(written, written_by(noisy, ids, new, seed=1, **off)):
+        said = "It draws the same whatever torch's seed is."
+        return finding_if(False, said, "With another seed, others.", "seeded", otherwise="doubtful")
     if samples and (absent := never_drawn(noisy, written, T)):
         said = f"It never draws id {absent[0]}, of which it predicts that it comes."
         return finding_if(False, said, "Any id that can come.", "absent", otherwise="doubtful")
     many = min(len(ids), READ // block, max(2, LOGITS // (block * noisy.vocab_size)))
     texts = 1 if noisy.is_large else max(1, many)
     sure = noisy if greedy or noisy.is_large or not variants.is_copy else noisy.surer()
-    return reads_another_context(sure, texts, greedy, drawn) or finding
+    return reads_another_context(sure, texts, greedy, drawn) or leaves_mode(variants, ids[:1]) or finding
+
+
+def leaves_mode(variants: ModelVariants, ids: Tensor) -> Finding | None:
+    """Return that generate leaves modules in another mode than it was called in, if it does."""
+    noisy = variants.with_noise
+    for mode, other in (("eval", "train"), ("train", "eval"))[: 1 + variants.is_copy]:
+        with evaluating(noisy):
+            modes = [(module, module.training) for module in noisy.train(mode == "train").modules()]
+            with suppress(Exception):  # in train mode it may refuse
+                generated(noisy, ids, 1)
+            turned = sum(module.training != was for module, was in modes)
+        if turned:
+            said = f"Called in {mode} mode, generate leaves {turned} modules in {other} mode."
+            verdict: FindingVerdict = "wrong" if mode == "eval" else "doubtful"
+            return finding_if(False, said, "The mode stays as it was.", "mode", verdict)
+    return None
 
 
 def reads_another_context(
@@ -382,9 +393,7 @@ def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:
             return found
         if not (never & (luck < 0.1)).any():
             break
-        before, written = written, written_by(wrapped, written[:, :T], drawn.shape[1], seed)
-        if torch.equal(written, before):  # it seeds itself
-            break
+        written = written_by(wrapped, written[:, :T], drawn.shape[1], seed)
     return []
 
 

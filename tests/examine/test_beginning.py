@@ -208,6 +208,19 @@ def test_a_head_without_a_use_is_found_beside_an_argument_y_that_is_no_targets()
     assert "second.weight" in finding.measured, finding
 
 
+def test_a_sum_in_place_that_backward_needs_as_it_was_is_told():
+    class InPlace(Model):
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            powers = logits.exp()
+            logits = logits + powers
+            powers += 1
+            return logits, None
+
+    finding = asked(beginning.gradients, InPlace())
+    assert (finding.verdict, "x = x + ..." in finding.cause) == ("wrong", True), finding
+
+
 def test_gradients_pass_reentrant_checkpoints():
     class Checkpointed(Model):
         def forward(self, ids, targets=None):

@@ -53,6 +53,35 @@ def asked(question, model):
     return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
+def test_dropout_in_experts_that_are_given_few_tokens_is_no_leak():
+    class Sparse(Model):
+        def __init__(self):
+            super().__init__(V, BLOCK)
+            self.expert = nn.Sequential(nn.Linear(V, 8), nn.Dropout(0.5), nn.Linear(8, V))
+            self.drops = nn.Dropout(0.2)
+
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            chosen = logits[..., :1] > 0
+            return self.drops(logits).masked_scatter(chosen, self.expert(logits[chosen[..., 0]]))
+
+    for question in (findings.batch_apart, findings.no_leak):
+        finding = asked(question, Sparse())
+        assert finding.verdict == "right", finding
+
+
+def test_dropout_before_softmax_is_found():
+    class Early(Model):
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            later = torch.ones(ids.shape[1], ids.shape[1]).triu(1).bool()
+            scores = (logits @ logits.mT).masked_fill(later, -torch.inf)
+            return F.dropout(scores, 0.5, self.training).softmax(dim=-1) @ logits
+
+    finding = asked(findings.finite, Early(V, BLOCK))
+    assert (finding.verdict, "after softmax" in finding.cause) == ("wrong", True), finding
+
+
 @pytest.mark.parametrize(
     ("question", "change"),
     [

@@ -200,6 +200,20 @@ def test_a_call_in_eval_mode_leaves_no_trace_in_train_mode():
     assert "switched off for good" in finding.cause
 
 
+def test_a_buffer_that_chooses_experts_has_an_effect():
+    class Balanced(Model):
+        def __init__(self):
+            super().__init__(V, BLOCK)
+            self.register_buffer("balance", torch.zeros(V))
+
+        def forward(self, ids):
+            logits, _ = super().forward(ids)
+            return logits.scatter_add(-1, (logits + self.balance).topk(2).indices, torch.ones(*ids.shape, 2))
+
+    finding = using.buffers.put_to(ModelVariants(WrappedModel(Balanced(), V, BLOCK)), {})
+    assert finding.verdict == "right", finding
+
+
 def test_what_a_model_computes_in_train_mode_alone_is_doubtful():
     class Skips(Model):
         def forward(self, ids):
