@@ -63,7 +63,8 @@ def test_dropout_in_experts_that_are_given_few_tokens_is_no_leak():
         def forward(self, ids, targets=None):
             logits, _ = super().forward(ids)
             chosen = logits[..., :1] > 0
-            return self.drops(logits).masked_scatter(chosen, self.expert(logits[chosen[..., 0]]))
+            experts = self.expert(logits[chosen[..., 0]])  # it draws for as many as it is given
+            return self.drops(logits).masked_scatter(chosen, experts)
 
     for question in (findings.batch_apart, findings.no_leak):
         finding = asked(question, Sparse())
