@@ -393,7 +393,7 @@ def never_drawn(wrapped: WrappedModel, written: Tensor, T: int) -> list[int]:
             return found
         if not (never & (luck < 0.1)).any():
             break
-        written = written_by(wrapped, written[:, :T], drawn.shape[1], seed)
+        written = written_by(wrapped, written[:, :T], drawn.shape[1], seed, **neutral(wrapped))
     return []
 
 

@@ -601,6 +601,12 @@ def test_a_generate_that_leaves_another_mode_is_found_and_spoils_no_other_questi
     assert not variants.with_noise.training
 
 
+def test_ids_that_a_greedy_default_does_not_draw_are_drawn_with_a_temperature():
+    variants = ModelVariants(WrappedModel(GreedyByDefault(300, 24), 300, 24))
+    finding = writing.writes_predictions.put_to(variants, {})
+    assert finding.verdict == "right", finding
+
+
 def test_a_generate_that_seeds_itself_is_doubtful():
     class SeedsItself(Model):
         def generate(self, ids, max_new_tokens):
