@@ -88,7 +88,8 @@ def wrong_type(case: Case) -> str | None:
             "Compute with tensors from start to end, and join them with `torch.stack` or `torch.cat`: "
             "gradients do not get through a list of numbers, NumPy, or `torch.tensor`."
         )
-    kind = f"a value of type {type(value).__name__}"
+    name = type(value).__name__
+    kind = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
     if isinstance(value, Tensor):
         form = "nested" if value.is_nested else "quantized" if value.is_quantized else value.layout
         kind = f"a {form} tensor on {value.device}"

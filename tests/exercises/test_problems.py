@@ -31,6 +31,7 @@ def test_a_right_value_in_another_form_is_rejected(name):
     [
         (lambda x: mean_of_past(x).tolist(), "wrong type", "returned a list"),
         (lambda x: mean_of_past(x).sum().item(), "wrong type", "returned a float"),
+        (lambda x: x.shape[0], "wrong type", "returned an int"),
         (lambda x: (x, mean_of_past(x)), "wrong type", "tuple of 2"),
         (lambda x: (0, mean_of_past(x)), "wrong type", "Return `[1]` of it alone"),
         (lambda x: mean_of_past(x).to_sparse(), "wrong type", "returned a torch.sparse_coo tensor"),
