@@ -628,8 +628,16 @@ DAMAGE = """async (name) => {
 }"""
 
 
+SLOW_DISK = """const remove = Cache.prototype.delete;
+Cache.prototype.delete = async function (...given) {
+    await new Promise((ends) => setTimeout(ends, 50));
+    return remove.apply(this, given);
+};"""
+
+
 def test_a_kept_judge_that_is_damaged_comes_anew(judge, chromium, address):
     context = chromium.new_context()
+    context.add_init_script(SLOW_DISK)
     page, good = context.new_page(), answer("shift_matrix", "mine")
     page.goto(f"{address}02_tril_matmul/")
     check(page, "shift_matrix", good)

@@ -67,11 +67,11 @@ function hear({ kind, value }) {
     ready = true;
     stay();
   } else if (["full", "ended", "failed"].includes(kind) || value?.spent) stop();
-  if (kind === "failed") forget();
-  asked?.(kind, value);
+  if (kind === "failed") forget().finally(() => asked?.(kind, value));
+  else asked?.(kind, value);
 }
 
-// What the service worker keeps may be what is damaged.
+// What the service worker keeps may be what is damaged: a failure is told when that is gone, and not tried again before.
 async function forget() {
   for (const name of (await globalThis.caches?.keys()) ?? []) {
     const cache = await caches.open(name);
