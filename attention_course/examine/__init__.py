@@ -1,9 +1,9 @@
 """An examination of any causal language model, from outside, with the questions of the ladder.
 
 `examine` puts them to a model that maps ids (B, T) to logits (B, T, V). It reads no source, and no names
-are required. Read `wrapped` (how a model is called), `sizes`, `question`, the questions (`findings`,
-`beginning`, `using`, `writing`, `learning`, with their texts in findings.toml), and `report`; then
-`planted`, bugs to find.
+are required. Read `wrapped_model` (how a model is called), `sizes`, `question`, the questions (`findings`,
+`beginning`, `gradients`, `using`, `writing`, `learning`, with their texts in findings.toml), and `report`;
+then `planted`, bugs to find.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 from attention_course.apart import EndedError, Message, Send
 from attention_course.checks import check_flags, check_numbers, check_sizes
-from attention_course.examine import beginning, findings, learning, using, writing
+from attention_course.examine import beginning, findings, gradients, learning, using, writing
 from attention_course.examine.learning import TrainedVariants
 from attention_course.examine.question import Question, questions_of
 from attention_course.examine.report import Finding, FindingVerdict, Report
@@ -40,7 +40,7 @@ from attention_course.names import look_up, shown
 
 __all__ = ["QUESTIONS", "Finding", "FindingVerdict", "Question", "Report", "examine"]
 
-MODULES = (findings, beginning, using, writing, learning)
+MODULES = (findings, beginning, gradients, using, writing, learning)
 QUESTIONS = [each for module in MODULES for each in questions_of(module)]
 MAX_SIZE = 2**20  # tokens in a vocabulary, and in a block
 PATIENCE = 60.0  # seconds that a model may take for one answer

@@ -12,7 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from attention_course.examine.beginning import FADES, recency, unregistered
+from attention_course.examine.beginning import FADES, recency
+from attention_course.examine.gradients import unregistered
 from attention_course.examine.question import (
     ATTENTION_TOKENS,
     MIN_OWN_EFFECT,
