@@ -15,7 +15,8 @@ from torch import Tensor
 
 from attention_course.apart import Message
 from attention_course.examine import Examination, in_thread, questions_to, wrap
-from attention_course.examine.beginning import first_loss, gradients
+from attention_course.examine.beginning import first_loss
+from attention_course.examine.gradients import gradients
 from attention_course.examine.wrapped_model import format_error
 from attention_course.exercises.comparing import close
 from attention_course.exercises.exercise import Exercise, Property, exercise
