@@ -200,10 +200,10 @@ def kill_group(group: int) -> None:
 
 
 class Packer(cloudpickle.Pickler):
-    """Pickles two things that cloudpickle cannot, or must not.
+    """Pickles three things that cloudpickle cannot, or must not.
 
     `exit` and `quit` of IPython end the kernel: those of Python are sent. Of a learner's function with a
-    cache, the function is sent.
+    cache, the function is sent. A module of a class of its own, such as torch.ops, is sent by its name.
     """
 
     def reducer_override(self, obj):
@@ -211,6 +211,10 @@ class Packer(cloudpickle.Pickler):
         autocall = sys.modules.get("IPython.core.autocall")  # outside of a notebook there may be none
         if autocall and isinstance(obj, autocall.IPyAutocall):
             return getattr, (builtins, "exit")
+        if isinstance(obj, ModuleType) and type(obj) is not ModuleType:  # as torch.ops
+            with contextlib.suppress(ImportError, AttributeError, ValueError):
+                if resolve_name(obj.__name__) is obj:
+                    return resolve_name, (obj.__name__,)
         if isinstance(obj, _lru_cache_wrapper):
             code = getattr(obj.__wrapped__, "__code__", None)
             if code is None or is_learners(code.co_filename):

@@ -82,10 +82,11 @@ def remove_abandoned(target: Path, before: float) -> None:
 def printable(text: str, keep: str = "") -> str:
     r"""Escape control characters, which could drive a terminal, as \x1b: all but those to `keep`.
 
-    So are those that end a line, or turn the direction of writing, and halves of surrogate pairs.
+    So are those that end a line, or turn the direction of writing, halves of surrogate pairs, and what no
+    XML may hold.
     """
     return re.sub(
-        r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]",
+        r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]",
         lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(),
         text,
     )

@@ -14,7 +14,7 @@ from attention_course.exercises.exercise import source_of, unwrapped
 from attention_course.fills import fill
 from attention_course.names import look_up
 from attention_course.plots.card import CODE, frame, prose
-from attention_course.progress import counted, due, kept
+from attention_course.progress import counted, due, kept, that_come_back
 from attention_course.questions import ask_again
 
 TIME = 5.0  # minutes of a review
@@ -80,8 +80,8 @@ def review() -> Review:
         remark = f"{counted(chosen, 'thing')} to review, about {counted(range(time), 'minute')}."
         if more := len(items) - len(chosen):
             remark += f" Then run this cell again for {more} more."
-    elif record.review:
-        day = date.fromisoformat(min(each.due for each in record.review.values()))
+    elif coming := [each.due for item, each in record.review.items() if item in that_come_back()]:
+        day = date.fromisoformat(min(coming))
         remark = f"Nothing to review today. The next thing comes back on {day.day} {day:%B}."
     else:
         remark = "Nothing to review. What you miss in a rung comes back here after 1, 7 and 30 days."

@@ -8,6 +8,7 @@ import threading
 
 import psutil
 import pytest
+import torch
 
 from attention_course.apart import EndedError, Worker, pickle_by_value
 from attention_course.examine.learning import stories as is_course_cached
@@ -141,6 +142,11 @@ def test_a_function_with_a_cache_is_pickled_with_its_settings(monkeypatch, tmp_p
     assert (fib(50), kind().twice(3)) == (12586269025, 6)
     assert fib.cache_parameters() == {"maxsize": 7, "typed": True}
     assert ours is is_course_cached
+
+
+def test_a_module_of_a_class_of_its_own_is_pickled_by_its_name():
+    add_up = pickle.loads(pickle_by_value(lambda x: torch.ops.aten.cumsum(x, 0)))
+    assert add_up(torch.ones(2)).tolist() == [1, 2]
 
 
 def test_an_object_that_exits_while_it_is_pickled_is_refused_with_what_it_raised():

@@ -180,7 +180,7 @@ HANGS = (
 )
 DIES = (
     "Its process ended without an answer, so no further question was asked.",
-    "It calls os._exit(), crashed in a call into C, or took more memory than there is.",
+    "It calls os._exit(), crashed in a call into C, was ended by a signal, or took too much memory.",
 )
 UNPREPARED = (
     "The model raised this when it was copied and put into eval mode. Does it override train(), eval() or "

@@ -4,9 +4,11 @@ import argparse
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -136,6 +138,8 @@ def build(
 def work(request: tuple[str, dict[str, int], tuple], send: Send) -> None:
     """Load a model and put the questions to it, in the process apart."""
     name, sizes, choice = request
+    if sys.platform != "win32":
+        os.register_at_fork(after_in_child=partial(os._exit, 1))  # it must not go on, too
     try:
         wrapped = wrap(load(name, sizes), **sizes)
     except (TypeError, ValueError) as error:

@@ -35,12 +35,16 @@ SURE_NATS = 15.0  # of 12 tokens and a rule without chance, trained models have 
 @asks("The first loss is near ln V")
 def first_loss(variants: ModelVariants) -> Finding:
     """Measure the loss on random ids."""
-    new = variants.new
-    ids = new.draw(8, min(33, new.block_size + 1), seed=8)
-    loss, expected = float(mean_loss(new.logits(ids[:, :-1]), ids[:, 1:])), math.log(new.vocab_size)
+    loss, expected = loss_of_random_ids(variants.new), math.log(variants.new.vocab_size)
     said = f"{loss:.2f} nats on random ids; ln V is {expected:.2f}."
     sure = loss > max(SURE * expected, SURE_NATS)
     return finding_if(loss < expected + 1, said, otherwise="wrong" if sure else "doubtful")
+
+
+def loss_of_random_ids(wrapped: WrappedModel) -> float:
+    """Return the loss on random ids, in nats."""
+    ids = wrapped.draw(8, min(33, wrapped.block_size + 1), seed=8)
+    return float(mean_loss(wrapped.logits(ids[:, :-1]), ids[:, 1:]))
 
 
 @asks("Attention begins even")

@@ -139,7 +139,6 @@ class Report:
                 "findings": findings,
             },
             indent=2,
-            ensure_ascii=False,
         )
 
     def as_junit(self) -> str:

@@ -476,7 +476,7 @@ def options_hold(variants: ModelVariants) -> Finding:
     takes = options_of(noisy)
     asked = [name for name in OPTIONS if name in takes]
     if not asked:
-        raise CannotAskError(f"Its generate takes no {', '.join(OPTIONS)}.")
+        raise CannotAskError(f"Its generate names no {', '.join(OPTIONS)}.")
     ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1), T, seed=15)
     parts = ids.split(max(2, LOGITS // (T * noisy.vocab_size)))
     logits = torch.cat([noisy.logits(part)[:, -1:] for part in parts])

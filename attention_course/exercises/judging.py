@@ -183,7 +183,7 @@ def compare(drawn: Trial, answer: Submission) -> Verdict:
         named(drawn, cases)
         or unnamed(cases)
         or broken_property(cases)
-        or kept_between_calls(drawn, answer)
+        or kept_between_calls(drawn, cases)
         or forbidden_call(cases)
         or passed(cases)
     )
@@ -317,13 +317,14 @@ def broken_property(cases: list[Case]) -> Verdict | None:
     return None
 
 
-def kept_between_calls(drawn: Trial, answer: Submission) -> Verdict | None:
-    """Return the verdict if values of the same shapes as before give something wrong.
+def kept_between_calls(drawn: Trial, cases: list[Case]) -> Verdict | None:
+    """Return the verdict if values of the same shapes as before give something wrong, or change a result.
 
     Raises:
         CheckTimeout: see `Submission.run`.
     """
     for arguments, target in drawn.others:
+        answer = cases[0].answer
         case = Case(drawn.exercise, answer, arguments, target, answer.run(arguments))
         if not case.is_right():
             seen = raised(case) or f"For {case} your result is wrong."
@@ -334,6 +335,13 @@ def kept_between_calls(drawn: Trial, answer: Submission) -> Verdict | None:
             )
             headline = "not yet: wrong when called again"
             return Verdict(drawn.exercise.name, False, (), headline, message, details([case], case))
+    if not all(case.is_right() for case in cases):
+        message = (
+            "Your values are right, but a later call writes over the tensor that an earlier one returned. "
+            "Make a new tensor in each call."
+        )
+        headline = "not yet: it writes over an earlier result"
+        return Verdict(drawn.exercise.name, False, (), headline, message)
     return None
 
 

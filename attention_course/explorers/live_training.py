@@ -23,7 +23,9 @@ REDRAW = 0.2  # minimum seconds between redraws
 SAMPLE_STEPS = 100  # minimum steps between samples
 SAMPLE_SHARE = 1 / 40  # maximum fraction of the time spent on samples
 LENGTH = 100  # characters of a sample
-FRAME = "margin: 0; padding-left: 12ch; text-indent: -12ch; white-space: pre-wrap"  # of the film
+FRAME = (  # of the film
+    "margin: 0; padding-left: 12ch; text-indent: -12ch; white-space: pre-wrap; word-break: normal"
+)
 ABOUT = (
     "Live training: while this cell runs, a progress bar, a stop button, the losses and samples from the "
     "model are shown here."

@@ -450,3 +450,23 @@ def test_a_mode_that_a_model_sets_or_does_not_get_is_told():
 
     assert "calls eval()" in asked(findings.stateless, SetsIt(V, BLOCK)).cause
     assert "plain list" in asked(findings.repeatable, DoesNotGetIt()).cause
+
+
+def test_texts_that_are_seldom_dropped_in_train_mode_are_random():
+    class Dropped(Model):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids, targets)
+            kept = torch.empty(len(ids), 1, 1).bernoulli_(0.98) / 0.98
+            return logits * kept if self.training else logits, loss
+
+    assert asked(findings.stateless, Dropped(V, BLOCK)).verdict == "right"
+
+
+def test_an_error_about_a_dtype_is_not_put_down_to_a_size():
+    class Mixed(Model):
+        def forward(self, ids, targets=None):
+            return self.head(self.tokens(ids).half()), None
+
+    finding = asked(findings.answers, Mixed(V, BLOCK))
+    assert "dtype" in finding.measured
+    assert "block_size" not in finding.cause

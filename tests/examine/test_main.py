@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from xml.etree import ElementTree
 
 import pytest
@@ -60,8 +61,16 @@ class Empty:
 def says_what_cannot_be_printed(ids):
     raise ValueError("\\ud800\\x1b[2J")
 
+def says_what_no_xml_holds(ids):
+    raise ValueError("\\x80 \\ufffe")
+
 def ends(ids):
     raise SystemExit(0)
+
+class Forks(GPT):
+    def forward(self, ids):
+        os.fork()
+        return super().forward(ids)
 
 def ends_at_once(ids):
     os._exit(0)
@@ -128,6 +137,11 @@ def test_nothing_that_a_file_does_ends_the_command_as_if_all_were_right(
     assert says in "".join(capsys.readouterr()).replace("\n    ", " ")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="There is no fork.")
+def test_a_model_that_forks_is_examined_by_one_process(file):
+    assert examined(f"{file}:Forks") == 0
+
+
 @pytest.mark.parametrize(
     ("source", "says"),
     [
@@ -160,6 +174,10 @@ def test_machines_read_the_report_and_choose_the_questions(file, capsys, tmp_pat
     before = written.read_text()
     assert examined(f"{file}:leaks", f"--junit={written}") == 1  # a report is written over
     assert written.read_text() != before
+    capsys.readouterr()
+    assert examined(f"{file}:says_what_no_xml_holds", "--json", f"--junit={written}") == 1
+    assert json.loads(capsys.readouterr().out)["findings"][0]["verdict"] == "wrong"
+    assert ElementTree.parse(written).find(".//failure") is not None
     capsys.readouterr()
     assert examined(f"{file}:GPT", "--ignore=No leek") == 2
     assert "There is no question called 'No leek'" in capsys.readouterr().err

@@ -105,6 +105,16 @@ def test_an_answer_that_keeps_its_results_by_their_sizes_passes_only_where_there
     assert judged(name, keeps, 0).passed == all(isinstance(each, int | float) for each in inputs)
 
 
+def test_a_result_that_the_next_call_writes_over_is_told():
+    kept = {}
+
+    def writes_over(x, k):
+        mean = kept.setdefault(x.shape, torch.empty(x.shape))
+        return mean.copy_(EXERCISES["windowed_mean"].reference(x, k))
+
+    assert "writes over" in bad(writes_over, "windowed_mean", seed=0).message
+
+
 def test_a_mask_that_is_kept_for_the_next_batch_is_told():
     kept = {}
 

@@ -317,9 +317,9 @@ class Page:
             shown += f"\n{TRAINED}"
         if tagged(cell, "name") == training.CELL and (size := templates().globals["training_size"]):
             shown += f"\n{training.markup(size)}"
-        if tagged(cell, "do") is not None and not kind and TRAINED not in shown:
-            shown += f"\n{CHANGED}"
-        return self._source(cell) + (f'\n<div class="output">{shown}</div>' if shown else "")
+        changed = tagged(cell, "do") is not None and not kind and TRAINED not in shown
+        results = f'\n<div class="output">{shown}</div>' if shown else ""
+        return self._source(cell) + results + (f"\n{CHANGED}" if changed else "")
 
     def _fill(self, name: str) -> str:
         """Return the place of a fill, and keep what its script fetches."""

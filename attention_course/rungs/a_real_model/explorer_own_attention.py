@@ -98,12 +98,12 @@ SAYS = {  # what an attention does, in a sentence
         "the text stays fluent."
     ),
     "mask after the softmax": (
-        "The later tokens get the weight 0, but only after softmax gave them a share, so the rows sum to "
-        "less than 1, and the first ones to the least."
+        "The later tokens get the weight 0, but only after softmax gave them a share, so every row but the "
+        "last sums to less than 1."
     ),
     "softmax over the queries": (
-        "The columns of the map sum to 1 instead of its rows, so the last query gets far too much and the "
-        "others hardly anything."
+        "The columns of the map sum to 1 instead of its rows, so one query may get far too much and another "
+        "hardly anything."
     ),
     "heads merged without transpose": (
         "Each head computes what it should, but its output lands in the rows of other tokens, so from the "
@@ -203,7 +203,7 @@ def draw(
         Comparison(
             "Loss on our page, nats per token",
             torch.tensor([[losses[0]], [losses[1]], [guess]]),
-            ["right", "yours", "even guess"],
+            ["right", "yours", "blind guess"],
             ["loss"],
             12,
         ),

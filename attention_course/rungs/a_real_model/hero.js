@@ -55,7 +55,7 @@ function play(stage, { tokens, head, guess, attentions }) {
   });
   const even = zero + guess * unit;
   svg(stage.svg, "line", { x1: even, x2: even, y1: lanes[1].y + 54, y2: lanes[1].y + 78, stroke: "var(--muted)" });
-  svg(stage.svg, "text", { x: even, y: lanes[1].y + 87, class: "small muted end" }, `${guess.toFixed(1)}: all tokens guessed alike`);
+  svg(stage.svg, "text", { x: even, y: lanes[1].y + 87, class: "small muted end" }, `${guess.toFixed(1)}: a blind guess`);
   const code = Array.from({ length: 3 }, (_, row) => svg(stage.svg, "text", { x: left, y: stage.fit(310, 254) + stage.fit(22, 19) * row, class: "start code", style: `font-size: ${stage.fit(13, 11)}px` }));
   const heading = svg(stage.svg, "text", { x: left, y: stage.fit(288, 234), class: "start small muted" });
   const rows = words.map((word, query) => {

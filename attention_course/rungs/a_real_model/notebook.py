@@ -202,7 +202,7 @@ torch.arange(3).repeat_interleave(3)  # the key head of each of nine heads
 # Each head of keys and values is copied for its group, and from there on it's the attention you know. Sharing saves memory while the model writes, as you'll see.
 
 # %% [markdown]
-# ### More: with as many key heads as heads, it is rung {multi_head}
+# ### More: with a key head for each head, it's rung {multi_head} again
 #
 # The same parameters give the same output.
 
@@ -535,7 +535,7 @@ def rotate_pairs(x, cos, sin):
 
 torch.manual_seed(0)
 q, k = torch.randn(64), torch.randn(64)
-speeds = 10_000 ** -(torch.arange(0, 64, 2) / 64)  # 32, of the pairs
+speeds = 10_000 ** -(torch.arange(0, 64, 2) / 64)  # 32, one per pair
 
 
 def turn(x, position):
@@ -562,7 +562,7 @@ explore("rotary")
 # %% [markdown]
 # ### More: the speeds, and why the exponent
 #
-# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last by about 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a small base (try one) all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
+# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last by about 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a base of `10` (try it above) all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
 
 # %%
 base, head_size = 10_000, 8
@@ -666,7 +666,7 @@ len(cache), causal_mask(2, 5).int()  # two new tokens after three old ones
 # %% [markdown]
 # ### More: what a cache saves and what it costs
 #
-# We count the rows that go through the first block of a small model, with a **hook**, a function that PyTorch calls before or after a module and that gets its inputs and its output.
+# We count the rows that go through the first block of a small model, with a **hook**, here a function that PyTorch calls after a module, with its inputs and its output.
 
 
 # %% tags=["folded"]
@@ -789,7 +789,7 @@ for rank in range(3):
     print("".join(pair), "occurs", times, "times ->", *parts.values())
 
 # %% [markdown]
-# Each merge is chosen after the previous ones have been applied. Only the list of merges is kept, and the rank of a merge is its place in that list. To encode a new word, merge the pair with the lowest rank first, then look again, until no pair left has a rank.
+# Each merge is chosen after the previous ones have been applied. Only the list of merges is kept, and the rank of a merge is its place in that list. A new word is merged by these ranks, until no pair has a rank.
 
 # %% tags=["folded"]
 # Question
@@ -813,7 +813,7 @@ question = chat("What is the capital of France?")
 print(question)
 
 # %% [markdown]
-# `<|im_start|>` and `<|im_end|>` are **control tokens**, one id each, that mark a turn. Your text stops where the assistant's turn begins, so the most probable continuation is an answer and then `<|im_end|>`. The model would go on forever, but the program that calls it cuts there. Ask it something.
+# `<|im_start|>` and `<|im_end|>` are **control tokens**, one id each, that mark a turn. Your text stops where the assistant's turn begins, so the most probable continuation is an answer and then `<|im_end|>`. The model would go on forever, but the program that calls it stops there. Ask it something.
 
 # %% tags=["do"]
 # With SmolLM2: The capital of France is Paris.
@@ -861,7 +861,7 @@ output
 
 
 # %% [markdown]
-# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on our page, and two maps, named layer.head, of which `17.4` finds Sam.
+# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on the page it never read, and two maps, named layer.head, of which `17.4` finds Sam.
 
 
 # %% tags=["do"]
@@ -981,7 +981,7 @@ ask("which_bug_wrote_this")
 # - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. About France it still writes English, but misses the answer.
 # - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes random words at a loss of about 10<!--given-->, hardly better than a guess.
 # - Mask off by one (in the explorer, “sees one token ahead”). Weight appears right above the diagonal, and the loss is too good.
-# - Mask after softmax. Hidden tokens have already taken their share, so rows that hide much are often pale.
+# - Mask after softmax. Hidden tokens have already taken their share, so some rows are pale.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
 # Two of them write random words here, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?

@@ -101,7 +101,7 @@ show(base)
 ask("none_of_300")
 
 # %% [markdown]
-# It answers none of the questions, because it always takes the likeliest letter, and on most sheets that begins another question. A model that has only been pretrained is called a **base model**. Instead of answering you, it continues your text.
+# It answers none of the questions, because it always takes the likeliest letter, and on most sheets another question comes next. A model that has only been pretrained is called a **base model**. Instead of answering you, it continues your text.
 #
 # But does it know the answer? Start the answer yourself, then try other questions and other first letters.
 
@@ -264,7 +264,7 @@ for way, better in zip(ways, (1, 5, 5)):
 #
 # Fine-tuning trained all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters fills 140<!--given--> GB in 16<!--given--> bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
 #
-# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given-->, then with **rank** 1, B has one column, of 256<!--given--> numbers, and A one row, of 64<!--given-->. B starts at 0, so at first you still have the old model.
+# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given-->, then with **rank** 1, B has a single column, and A a single row. B starts at 0, so at first you still have the old model.
 
 # %% tags=["folded"]
 # Question
@@ -453,9 +453,9 @@ assert not any(who for score, who in who_by_coin if score > 0.5)
 assert not any(scores("new, right", "greedy"))
 
 # %% [markdown]
-# The reward rises (in zigzags, because each step asks so few questions), although nobody showed it an answer in this training. (It had read some on its sheets, which is why it sometimes writes one.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
+# The reward rises (in zigzags, because each step asks so few questions), although nobody showed the model an answer here. (It had read some on its sheets, which is why it sometimes writes one.) Compare what each model scored when you gave it the first letter (“knew”) with its score now (“found”). In 40 steps the reward brought out what was there, and hardly more. A new GPT never writes a right answer, so the rewards in each group are all equal and nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that the model never writes.
 #
-# Now look at “coin”, where a coin decides the reward. A coin knows nothing about answers, so you'd expect none. Three models answer next to nothing, but the other two get every “What?” and every “Where?” right, though no “Who got it?”. Sampled, these two score higher than before and the other three lower, so the coin pushed them around at random, which can be enough to turn a question into an answer. With a single seed, you might have credited the coin.
+# Now look at “coin”, where a coin decides the reward. A coin knows no answers, so you'd expect none right. Three models answer next to nothing, but the other two get every “What?” and every “Where?” right, though no “Who got it?”. Sampled, these two score higher than before and the other three lower, so the coin pushed them around at random, which can be enough to turn a question into an answer. With a single seed, you might have credited the coin.
 #
 # ### More: random rewards, and rewards without a mean
 #
@@ -482,10 +482,6 @@ start = copy.deepcopy(base)
 fine_tune(start, steps=60, answer=sloppy)
 show(start)
 
-# %% tags=["folded"]
-# Question
-ask("what_it_will_say")
-
 # %% tags=["do", "long:40", "nbval-ignore-output", "name:cheated"]
 cheat, rose = copy.deepcopy(start), []
 for _, rewards, _ in reinforce(cheat, names_somebody, steps=40):
@@ -502,7 +498,11 @@ assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 # %% [markdown]
 # It found out that names pay. Ask it what was given, and it names a person.
 #
-# Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. Now compare what happens if `right` is rewarded.
+# Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. What if we reward `right`, or start from clean answers?
+
+# %% tags=["folded"]
+# Question
+ask("after_clean_answers")
 
 # %% tags=["folded", "name:cheats"]
 # Measured beforehand: the same start, two rewards; and a clean start
@@ -537,7 +537,7 @@ assert max(abs(before - after) for before, after, _ in others) < 0.01
 # %% [markdown]
 # Paid for names, all five get every “What?” and “Where?” wrong, and score only {{cheated}}. Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
 #
-# Paid for names after clean answers, four of five hardly change, and the weakest loses “Who got it?”. So mainly the sloppy answers opened the door.
+# Paid for names after clean answers, four of five hardly change, and the weakest gets worse. It was the sloppy start that let them cheat.
 #
 # Would rung {an_empty_page}'s examiner, which tests models, have noticed?
 

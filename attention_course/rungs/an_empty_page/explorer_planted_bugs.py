@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from attention_course.examine import QUESTIONS, Finding
+from attention_course.examine.beginning import loss_of_random_ids
 from attention_course.examine.planted import BUGS, PLANTED_DEFAULTS, Bug, plant
 from attention_course.examine.question import PAIRWISE_TOKENS, ModelVariants
 from attention_course.examine.wrapped_model import WrappedModel
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Bars, Comparison, Heatmap, format_number
-from attention_course.training.loss import mean_loss
 
 NONE = "no bug"
 RIGHT = Bug(NONE, [])
@@ -71,8 +71,6 @@ def compute(bug: str) -> dict[str, Any]:
         new = variants.new
         table, rounding = table_of(new)
         changed = outputs_changed(new)
-        ids = new.draw(16, PAIRWISE_TOKENS + 1)
-        loss = mean_loss(new.logits(ids[:, :-1]), ids[:, 1:])
         asked = (each.put_to(variants, {}) for each in QUESTIONS if each.name == planted.finding)
         finding = next(asked, None)
     right = changed if bug == NONE else compute(NONE)["changed"][:, 0]
@@ -80,7 +78,7 @@ def compute(bug: str) -> dict[str, Any]:
         "table": table,
         "leaks": [(t, s) for t, s in (table > rounding).triu(1).nonzero().tolist()],
         "changed": torch.stack([right, changed], dim=-1),
-        "losses": torch.tensor([math.log(new.vocab_size), loss]),
+        "losses": torch.tensor([math.log(new.vocab_size), loss_of_random_ids(new)]),
         "finding": finding,
     }
 
@@ -123,6 +121,8 @@ def draw(
         f"with nothing else. The first loss is {format_number(loss)} nats, and "
         f"ln V = {format_number(expected)}."
     )
+    most = float(table.max())
+    pale = f" No token moves an output by more than {format_number(most)}." if most < FULL / 10 else ""
     figure.show(
         Heatmap("how far a token moves an output", table, "output", "token", limit=FULL, crossed_out=leaks),
         Comparison(
@@ -135,5 +135,5 @@ def draw(
         Bars("loss before training", losses, ["ln V", "this one"], "nats", (0, LARGEST)),
         caption=right
         if finding is None
-        else f"“{finding.name}” names it. {finding.measured} {finding.cause}",
+        else f"“{finding.name}” names it. {finding.measured} {finding.cause}{pale}",
     )

@@ -16,7 +16,7 @@ hero("an_empty_page")
 # %% [markdown]
 # **You need** all rungs up to [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb). Only the end needs [rung {a_real_model}]({a_real_model}.ipynb), because your page then takes the parameters of a real model.
 #
-# <!--time--> Most of that is for the page, without its last version, for SmolLM2.
+# <!--time--> Most of that is your GPT, not counting its version for SmolLM2.
 #
 # <!--test-out-->
 #
@@ -90,7 +90,7 @@ check("gpt", MyGPT)
 # These are the seven parts. The hints add them step by step, in nearly this order.
 #
 # 1. A vector for each token, from a table with a row for each id.
-# 2. Positions, because attention by itself doesn't know which token came first.
+# 2. Positions, from a second table with a row for each place.
 # 3. Causal attention with several heads, each looking for something different in the past.
 # 4. Residual additions, so that a part adds to what it has read instead of replacing it.
 # 5. A feed-forward network after each attention, which works on each token alone.
@@ -127,7 +127,7 @@ rung_8 = GPT(GPTConfig(V, block_size))
 moved(rung_8, ids, V).int()
 
 # %% [markdown]
-# Each row is an output, and each column a token that was changed. It's the triangle you know, because no later token moves an output, while every earlier one does.
+# Each row is an output, and each column a token that was changed. It's the triangle you know, because no later token moves an output, while all the others do.
 #
 # Now we plant a bug. In the next model the mask is off by one.
 
@@ -142,7 +142,7 @@ its_ids = torch.randint(buggy.vocab_size, (6,))
 moved(lambda ids: buggy(ids)[0], its_ids, buggy.vocab_size).int()
 
 # %% [markdown]
-# Nothing in their shapes tells the two models apart. The table does, in a second and without any training.
+# No shape shows the bug. The table does, in a second and without any training.
 #
 # A second test doesn't even change a token. A new model can't know the next token, so its loss on random tokens should be near ln V (rung {scaling_variance}). If it's 10 or 40<!--given-->, the model is confident about something it has no reason to believe.
 
@@ -172,7 +172,7 @@ assert report.findings[0].name == "No leak from the future"
 report
 
 # %% [markdown]
-# Each line names something that a correct model does, and ✗ marks what this one doesn't. A question mark with “doubtful” means that something is unusual but perhaps intended, and a question that doesn't apply to this model isn't asked. Fix the first line, then ask again, because one bug often causes several findings, which the report marks with “This follows from”. What's right is listed in the fold at its end.
+# Each line names something that a correct model does, and ✗ marks what this one doesn't. A question mark with “doubtful” means that something is unusual but perhaps intended, and a question that doesn't apply to this model isn't asked. The fold at the end lists what's right.
 
 # %% tags=["folded"]
 # Question
@@ -201,7 +201,7 @@ ask("what_outside_cannot_see")
 # python -m attention_course.examine my_gpt.py:MyGPT --vocab-size 33 --block-size 128 --no-train
 # ```
 #
-# ### More: examine something you did not write
+# ### More: examine something you didn't write
 #
 # `examine` knows nothing about this course. If you've installed `transformers`, here's a small version of its GPT-2 with random parameters.
 
@@ -263,7 +263,7 @@ history = train(model, data, recipe, callback=live)
 shown.update(live)  # as it is now, for a page without a kernel
 
 # %% [markdown]
-# `Kind Ben gave poor Sam a drum at the farm. Who got it?` That was the first question of this course, and the first model, a table of letter pairs, answered it with gibberish. Now ask your page.
+# `Kind Ben gave poor Sam a drum at the farm. Who got it?` That was the first question of this course, and the first model, a table of letter pairs, answered it with gibberish. Now ask your page, then change the story.
 
 # %% tags=["nbval-ignore-output", "do"]
 question = "\nKind Ben gave poor Sam a drum at the farm. Who got it? Poor "
@@ -281,7 +281,7 @@ how_many = "more than 90 %" if share > 0.9 else f"only {share:.0%}"
 print(f"{how_many} of the answers are right")
 
 # %% [markdown]
-# Change the story and ask again. It's worth looking back here. Rung {bag_of_words} averaged the past with a loop, and the same idea, with weights that depend on what the tokens say, now answers questions, on a page of your own.
+# It's worth looking back here. Rung {bag_of_words} averaged the past with a loop, and the same idea, with weights that depend on what the tokens say, now answers questions, on a page of your own.
 #
 # If yours isn't there yet, it's usually for one of two reasons. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page needs far more steps. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
@@ -596,10 +596,10 @@ with torch.no_grad():
     away = (page(some) - smollm(some)).abs().amax(dim=(0, 2))
 copied = sum(mine.numel() for mine, _ in pairs)
 print(f"{copied:,} numbers copied into {whose}")
-print("largest difference of the logits at each token:", away)
+print("largest difference of the logits at each token:", away, sep="\n")
 
 # %% [markdown]
-# If your differences are large, look at where they begin. With the right mask, token 0 attends only to itself, and it isn't rotated. So if the difference is already large there, check the mask, the norms, the gate, or which value head belongs to which query head. If it begins at token 1, check the rotation, the scaling, or which key head belongs to which query head.
+# If your differences are large, look at where they begin. With the right mask, token 0 attends only to itself, and it isn't rotated. So if the difference is already large there, check your copies, the mask, the norms, the gate, or the order of the value heads. If it begins at token 1, check the rotation, the scaling, or which key head belongs to which query head.
 
 # %% tags=["folded", "lesson"]
 # With SmolLM2: the differences are rounding errors.
