@@ -42,7 +42,7 @@ def test_what_is_stored_is_of_every_step_and_drawn_up_to_the_chosen_one(reward, 
         explorer.controls["steps"].value = steps
         lines, sheet = explorer.figure.panels
         for curve, of in (("true answers", "right"), ("reward", "reward")):
-            x, y = lines.points(curve if curve in lines.curves else "true answers, the reward")
+            x, y = lines.points(curve)
             assert x.tolist() == list(range(1, max(steps, 1) + 1))
             assert y.tolist() == pytest.approx([mean(every, of, at, at) for at in range(1, len(x) + 1)])
         caption = explorer.figure.caption

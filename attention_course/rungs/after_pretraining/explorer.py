@@ -69,13 +69,11 @@ def draw(
     steps: int,
 ) -> None:
     """Show reward and true answers over the steps, and the answers; the caption says what happened."""
-    trues, rewards = right.mean(dim=0), reward.mean(dim=0)
-    apart = {"true answers": trues, "reward": rewards}
     figure.show(
         Lines(
             f"Means of {len(reward)} models",
             torch.arange(1, reward.shape[1] + 1),
-            {"true answers, the reward": trues} if torch.equal(trues, rewards) else apart,
+            {"true answers": right.mean(dim=0), "reward": reward.mean(dim=0)},
             "step",
             "reward, and share of answers",
             log=False,
