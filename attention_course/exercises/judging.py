@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -96,11 +97,13 @@ class Trial:
         self._done: dict[tuple[Callable, int], Outcome] = {}
 
     @cached_property
-    def others(self) -> list[tuple[tuple, Outcome]]:
-        """Inputs like those before, with their targets: tensors of the same shapes, and the same numbers."""
+    def pairs(self) -> list[list[tuple[tuple, Outcome]]]:
+        """Inputs, each with one like it: tensors of the same shapes, and the same numbers; and targets."""
         drawn = zip(self.inputs, self.exercise.draw_inputs(self._generator), strict=True)
-        inputs = [with_numbers_of(first, second) for first, second in drawn if same_shapes(first, second)]
-        return [(arguments, call(self.exercise.reference, arguments)) for arguments in inputs]
+        pairs = [
+            (first, with_numbers_of(first, second)) for first, second in drawn if same_shapes(first, second)
+        ]
+        return [[(each, call(self.exercise.reference, each)) for each in pair] for pair in pairs]
 
     def outcome(self, mistake: Mistake, i: int) -> Outcome:
         """Return the outcome of `mistake` on input i."""
@@ -323,9 +326,9 @@ def kept_between_calls(drawn: Trial, cases: list[Case]) -> Verdict | None:
     Raises:
         CheckTimeout: see `Submission.run`.
     """
-    for arguments, target in drawn.others:
-        answer = cases[0].answer
-        case = Case(drawn.exercise, answer, arguments, target, answer.run(arguments))
+    answer, again = cases[0].answer, []
+    for arguments, target in chain.from_iterable(drawn.pairs):
+        again.append(case := Case(drawn.exercise, answer, arguments, target, answer.run(arguments)))
         if not case.is_right():
             seen = raised(case) or f"For {case} your result is wrong."
             message = (
@@ -335,7 +338,7 @@ def kept_between_calls(drawn: Trial, cases: list[Case]) -> Verdict | None:
             )
             headline = "not yet: wrong when called again"
             return Verdict(drawn.exercise.name, False, (), headline, message, details([case], case))
-    if not all(case.is_right() for case in cases):
+    if not all(case.is_right() for case in [*cases, *again]):
         message = (
             "Your values are right, but a later call writes over the tensor that an earlier one returned. "
             "Make a new tensor in each call."
