@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -97,13 +96,13 @@ class Trial:
         self._done: dict[tuple[Callable, int], Outcome] = {}
 
     @cached_property
-    def pairs(self) -> list[list[tuple[tuple, Outcome]]]:
-        """Inputs, each with one like it: tensors of the same shapes, and the same numbers; and targets."""
+    def pairs(self) -> list[tuple[tuple, Outcome]]:
+        """Each input, then one like it, with targets: tensors of the same shapes, and the same numbers."""
         drawn = zip(self.inputs, self.exercise.draw_inputs(self._generator), strict=True)
-        pairs = [
-            (first, with_numbers_of(first, second)) for first, second in drawn if same_shapes(first, second)
+        alike = [
+            (first, with_numbers_of(first, other)) for first, other in drawn if same_shapes(first, other)
         ]
-        return [[(each, call(self.exercise.reference, each)) for each in pair] for pair in pairs]
+        return [(each, call(self.exercise.reference, each)) for pair in alike for each in pair]
 
     def outcome(self, mistake: Mistake, i: int) -> Outcome:
         """Return the outcome of `mistake` on input i."""
@@ -327,7 +326,7 @@ def kept_between_calls(drawn: Trial, cases: list[Case]) -> Verdict | None:
         CheckTimeout: see `Submission.run`.
     """
     answer, again = cases[0].answer, []
-    for arguments, target in chain.from_iterable(drawn.pairs):
+    for arguments, target in drawn.pairs:
         again.append(case := Case(drawn.exercise, answer, arguments, target, answer.run(arguments)))
         if not case.is_right():
             seen = raised(case) or f"For {case} your result is wrong."
