@@ -306,7 +306,7 @@ def main(argv: list[str] | None = None) -> None:
             sys.exit(0)
         sys.exit(verify(options.file, not options.yes) if options.verify else write(options))
     except (OSError, ValueError) as error:
-        print(f"certificate: {printable(told(error).removeprefix('examine: '))}", file=sys.stderr)
+        print(f"certificate: {told(error).removeprefix('examine: ')}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

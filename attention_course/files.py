@@ -31,12 +31,12 @@ def read_text(path: Path) -> str:
 
 
 def told(error: Exception) -> str:
-    """Return what an error of a file says, in words for people where Python's are not."""
+    """Return what an error of a file says, printable, and in words for people where Python's are not."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+        return printable(f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}.")
     if isinstance(error, UnicodeEncodeError):
         return f"a text has {error.object[error.start]!a} in it, which is half a character"
-    return str(error)
+    return printable(str(error))
 
 
 def write_at_once(path: str | Path, content: bytes) -> None:

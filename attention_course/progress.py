@@ -220,7 +220,8 @@ def move(record: Record, item: str, right: bool) -> None:
     else:
         days = next((days for days in DAYS if days > record.review[item].days), 0)
     if days:
-        record.review[item] = Due((date.today() + timedelta(days)).isoformat(), days)
+        coming = Due((date.today() + timedelta(days)).isoformat(), days)
+        vars(record.review.setdefault(item, coming)).update(vars(coming))  # fields of a newer edition stay
     else:
         del record.review[item]
 

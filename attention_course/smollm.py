@@ -274,6 +274,7 @@ def load_smollm(precision: str = "float32") -> tuple[Llama, BytePairTokenizer]:
         OSError: the download failed, or the file is another; the message says what to do.
         ValueError: the precision is unknown.
     """
+    check_type(precision, str, "load_smollm", "precision")
     dtype = dtype_of(precision, torch.device("cpu"))
     path = smollm_path()
     if any(path.parent.glob(f"*{PARTIAL}")) or not is_intact(path):

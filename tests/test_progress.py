@@ -25,6 +25,7 @@ from attention_course.progress import (
     keep,
     keep_answer,
     keep_fill,
+    keep_review,
     keep_try,
     kept,
     main,
@@ -107,6 +108,8 @@ def test_what_a_newer_edition_has_put_into_the_file_stays(file):
     content["questions"]["mean_at_one"] = {"answers": ["(3, 6)"], "right_at_first_try": True}
     assert json.loads(file.read_text()) == content
     assert report({"ann": read(file)}).count("which_dim") == 0
+    assert keep_review("question which_dim", right=False) == ""
+    assert json.loads(file.read_text())["review"]["question which_dim"].items() >= newer.items()
 
 
 # What cannot be read or written
@@ -380,7 +383,7 @@ EVIL = "\x1b]52;c;ZXZpbA==\x07\nann  11 an empty page\x9b2J\u202e"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows allows no such names")
-def test_nothing_of_a_file_reaches_the_terminal_but_names_of_the_course(tmp_path, capsys):
+def test_nothing_of_a_file_reaches_the_terminal_but_names_of_the_course(tmp_path, capsys, monkeypatch):
     forged = Record(
         {EVIL: Answered([EVIL]), "mean_at_one": Answered([EVIL, "(2, 8)"]), "band_matrix": Answered()},
         {EVIL: Tried(9), "windowed_mean": Tried(9, False, [EVIL, "wrong_dtype"])},
@@ -399,7 +402,9 @@ def test_nothing_of_a_file_reaches_the_terminal_but_names_of_the_course(tmp_path
         "Left out, as this edition does not have them: 2 names.\n",
     ]
     assert len(told.err.splitlines()) == 2
-    assert told.err == printable(told.err, keep="\n")
+    monkeypatch.setenv("ATTENTION_PROGRESS", str(files[1]))
+    for text in (told.err, repr(progress()), keep_answer("mean_at_one", "(3, 6)", right=True)):
+        assert text == printable(text, keep="\n")
 
 
 def test_every_mistake_that_can_be_kept_is_one_that_the_report_names():

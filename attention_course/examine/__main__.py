@@ -218,7 +218,7 @@ def main(argv: list[str] | None = None) -> None:
         try:
             write_at_once(options.junit, printable(report.as_junit(), keep="\n\t").encode())
         except OSError as error:
-            print(f"examine: --junit cannot be written. {printable(told(error))}", file=sys.stderr)
+            print(f"examine: --junit cannot be written. {told(error)}", file=sys.stderr)
             sys.exit(2)
     sys.exit(130 if report.stopped else int(not report))
 
