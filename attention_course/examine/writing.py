@@ -116,7 +116,7 @@ def generated(
 
     def asked(amount: int) -> Tensor:
         given, named = ([], {name: amount, **options}) if name else ([amount], options)
-        called = f"generate(ids, {amount}): "
+        called = f"generate(ids, {amount}{''.join(f', {name}={value}' for name, value in options.items())}): "
         try:
             inspect.signature(write).bind(ids, *given, **named)
         except TypeError as error:

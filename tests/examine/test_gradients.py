@@ -167,6 +167,23 @@ def test_an_expert_that_was_not_chosen_is_told_from_a_layer_that_is_left_out():
     assert asked(gradients.gradients, model).verdict == "wrong"
 
 
+class Weighed(Experts):
+    """The weight of the chosen expert is divided by the sum of the chosen, itself; and then by another."""
+
+    def forward(self, x):
+        share = self.router(x).softmax(dim=-1)
+        kept, chosen = share.max(dim=-1, keepdim=True)
+        whole = kept.sum(dim=-1, keepdim=True) if self.alone else share.sum(dim=-1, keepdim=True)
+        return sum(kept / whole * (chosen == number) * each(x) for number, each in enumerate(self.each))
+
+
+@pytest.mark.parametrize(("alone", "verdict"), [(False, "right"), (True, "doubtful")])
+def test_a_router_that_gets_only_rounding_for_a_gradient_is_doubtful(alone, verdict):
+    Weighed.alone = alone
+    finding = asked(gradients.gradients, Changed(lambda layer: Weighed(layer, many=4)))
+    assert (finding.verdict, "router" in finding.measured) == (verdict, alone), finding
+
+
 class Halved(torch.autograd.Function):
     """The same numbers, with a backward() that is wrong by a factor."""
 

@@ -747,6 +747,16 @@ def test_right_options_are_right_of_few_tokens_and_of_rounded_logits(V, rounded)
     assert finding.verdict == "right", finding
 
 
+def test_a_call_that_raises_is_quoted_with_its_options():
+    class Raising(Model):
+        def generate(self, ids, max_new_tokens, top_p=1.0):
+            assert top_p == 1.0, "not yet"
+            return super().generate(ids, max_new_tokens)
+
+    finding = asked(writing.options_hold, Raising())
+    assert (finding.verdict, "generate(ids, 1, top_p=0." in finding.measured) == ("doubtful", True), finding
+
+
 def test_other_options_are_off_while_one_is_tried():
     class Cool(Sampling):
         def generate(self, ids, max_new_tokens, temperature=0.7, top_k=5):
