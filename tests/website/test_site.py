@@ -106,6 +106,11 @@ def test_what_a_reader_is_to_change_leads_to_the_notebook(page, notebook):
         assert here.search(cell.source) or "in the notebook" in page.texts[cell.id], cell.source
 
 
+def test_what_is_veiled_until_a_question_is_answered_is_a_result(site, rung):
+    text = (site / rung.name / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r'<div class="output">\s*(</div>|<p class="elsewhere">)', text)
+
+
 def test_all_prose_arrives(page, notebook):
     """Word by word, without formulas, marks of Markdown, and links between rungs."""
     for cell in notebook.cells:

@@ -313,13 +313,13 @@ class Page:
         if kind == "check":
             shown = exercise(self.rung, name)
         bars = [output.data["text/plain"] for output in cell.outputs if is_progress_bar(output)]
-        if kind == "LiveTraining" or any(not bar.startswith("examining") for bar in bars):
-            shown += f"\n{TRAINED}"
+        trained = kind == "LiveTraining" or any(not bar.startswith("examining") for bar in bars)
+        changed = tagged(cell, "do") is not None and not kind
+        note = TRAINED if trained else CHANGED if changed else ""  # not in the output, which may be veiled
         if tagged(cell, "name") == training.CELL and (size := templates().globals["training_size"]):
             shown += f"\n{training.markup(size)}"
-        changed = tagged(cell, "do") is not None and not kind and TRAINED not in shown
-        results = f'\n<div class="output">{shown}</div>' if shown else ""
-        return self._source(cell) + results + (f"\n{CHANGED}" if changed else "")
+        results = f'\n<div class="output">{shown}</div>' if shown.strip() else ""
+        return f"{self._source(cell)}{results}\n{note}"
 
     def _fill(self, name: str) -> str:
         """Return the place of a fill, and keep what its script fetches."""
