@@ -22,7 +22,7 @@ HELD_OUT = answering.new_questions(random.Random(999), 300, held_out=True)
 SHOWN = [next(question for question in HELD_OUT if question.key == key) for key in QUESTIONS]
 REWARDS = {
     "the right answer": "right",
-    "a name of the story": "names_somebody",
+    "a name from the story": "names_somebody",
     "the longer the better": "long",
 }
 LEASHES = (0.0, 0.1, 1.0)
@@ -34,7 +34,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
     """Return the reward, the leash, which is the KL weight, and the steps."""
     return {
         "reward": ipywidgets.Dropdown(
-            options=list(REWARDS), value="a name of the story", description="reward"
+            options=list(REWARDS), value="a name from the story", description="reward"
         ),
         "leash": ipywidgets.SelectionSlider(options=LEASHES, description="leash"),
         "steps": ipywidgets.IntSlider(STEPS, 0, STEPS, EVERY, description="steps"),
@@ -100,7 +100,8 @@ def sheet(answers: list[str], title: str) -> Text:
 def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -> str:
     """Return the caption: what happened to reward and true answers, and how far the models have moved."""
     trues = right[:, -EVERY:].mean(dim=1)
-    each = f"{trues.min():.2f} to {trues.max():.2f} in the {len(right)} models"
+    low, high = f"{trues.min():.2f}", f"{trues.max():.2f}"
+    each = f"{low} in all {len(right)} models" if low == high else f"{low} to {high} in the {len(right)} models"
     if not steps:
         return (
             f"Before the first step the reward is {reward.mean():.2f}, and {right.mean():.2f} of the answers "
@@ -109,7 +110,7 @@ def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -
     held = f"On a leash of {leash}" if leash else "Without a leash"
     return (
         f"{held}, from step 1 to steps {steps - EVERY + 1}–{steps}, the reward {change(reward)}, and the "
-        f"share of true answers {change(right)}, {each}. By then the models are {kl[:, -EVERY:].mean():.2f} "
+        f"share of true answers {'is the same' if torch.equal(reward, right) else change(right)}, {each}. By then the models are {kl[:, -EVERY:].mean():.2f} "
         "nats (KL) per answer away from where they started."
     )
 

@@ -20,7 +20,7 @@ function play(stage, { asked, models, questions, moments }) {
   const ring = svg(stage.svg, "circle", { cy: way, r: 9, fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 4 });
 
   // The sheet.
-  svg(stage.svg, "rect", { x: stage.fit(4, 0), y: top - 20, width: stage.fit(376, 328), height: asked.length * pitch + stage.fit(0, 2), rx: 6, fill: "var(--panel)" });
+  svg(stage.svg, "rect", { x: stage.fit(4, 0), y: top - 20, width: stage.fit(376, 328), height: asked.length * pitch + stage.fit(0, 2), rx: 6, fill: "var(--panel)", "fill-opacity": 0.5 });
   const lines = asked.map(({ fact, question }, row) => {
     const y = top + pitch * row;
     const style = `font-size: ${size}px`;

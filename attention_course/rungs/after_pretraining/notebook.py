@@ -29,7 +29,7 @@ warm_up("after_pretraining")
 # %% [markdown]
 # ![The transformer as a drawing. This rung changes nothing in it, but trains the highlighted logits on other targets.](images/transformer_after_pretraining.svg)
 #
-# ## It can, but it doesn't
+# ## Three hundred questions
 #
 # Each line of the training text is one sheet, with a fact and three questions. On four sheets in ten, somebody has filled in the answers.
 
@@ -202,21 +202,21 @@ assert accuracy(base, exam) < 0.05
 assert accuracy(tuned, exam) > 0.6
 
 # %% [markdown]
-# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try one step, then look at three controls that get the same ten steps. One is a new GPT that has never read a sheet. One has read as much text as ours, but only blank sheets. And one is our base model, tuned on answers that belong to *other* stories.
+# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try one step, then look at three controls with the same ten: a new GPT that has never read a sheet, one that has read as much text as ours, but only blank sheets, and our base model, tuned on answers to *other* stories.
 
 # %% tags=["folded", "name:controls"]
 # Measured beforehand: ten steps, and what they do without the skill
 controls = ("answers", "a new model", "blank sheets", "answers of others")
 for control in controls:
-    print(f"{control:18}{by_kind(control, steps=10)}")
+    print(f"{control:20}{by_kind(control, steps=10)}")
 blank = spread("blank sheets", "greedy", steps=10)
 others_tuned = spread("answers of others", "greedy", steps=10)
-print(f"all kinds: blank sheets {blank}, answers of others {others_tuned}")
 assert not any(scores("a new model", "greedy", steps=10))
 for kind in ("thing", "place"):
     assert min(scores("answers", kind, steps=10)) > 0.98
     assert max(scores("blank sheets", kind, steps=10)) < 0.5
-print(f"{'120 steps, new':18}{by_kind('a new model', steps=120)}")
+print(f"{'120 steps, new':20}{by_kind('a new model', steps=120)}")
+print(f"all kinds: blank sheets {blank}, answers of others {others_tuned}")
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
@@ -350,7 +350,7 @@ def right(question, answer):
 
 
 # %% [markdown]
-# You can't take the gradient of `right`, because the letters were drawn, and a drawn letter doesn't change a little when a parameter does. But you can let the model write, see which answers earn a reward, and make those likelier. How much likelier? Sample eight answers to the same question. An answer that beat the group's mean should become likelier, and one that fell short of it, less likely. Its distance from the mean is the **advantage**, measured here in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below until a right answer gets an advantage of less than 1.
+# You can't take the gradient of `right`, because the letters were drawn, and a drawn letter doesn't change a little when a parameter does. But you can let the model write, see which answers earn a reward, and make those likelier. How much likelier? Sample eight answers to the same question. An answer that beat the group's mean should become likelier, and one that fell short of it, less likely. Its difference from the mean is the **advantage**, measured here in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below until a right answer gets an advantage of less than 1.
 
 
 # %% tags=["do"]
@@ -496,7 +496,7 @@ assert sum(rose[-5:]) > sum(rose[:5]) + 1
 assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 
 # %% [markdown]
-# It found out that names pay. Ask it what was given, and it names a person.
+# It found out that names pay. Ask it what was given, and it names a person. (Often nobody from the story: in three of our five models, most answers still earn nothing.)
 #
 # Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. What if we reward `right`, or start from clean answers?
 
@@ -514,12 +514,17 @@ runs = {
     "clean, for a name": "clean, names_somebody",
 }
 for name, run in runs.items():
-    print(f"{name:20}{by_kind(run)}")
+    print(f"{name:22}{by_kind(run)}")
 sampled_before = spread("sloppy", "sampled")
 sampled_free = spread("right, 0.0", "sampled")
 cheated = spread("names_somebody, 0.0", "greedy")
 print(f"all kinds, rewarded for a name: {cheated}")
 print(f"sampled, before and for right: {sampled_before}, {sampled_free}")
+earned = [
+    sum(seed["rewarded"]["names_somebody, 0.0"]["reward"][-5:]) / 5
+    for seed in measured()["seeds"]
+]
+assert sum(share < 0.5 for share in earned) == 3
 kinds = ("thing", "place")
 for kind in kinds:
     assert not any(scores("names_somebody, 0.0", kind))
@@ -537,7 +542,7 @@ assert max(abs(before - after) for before, after, _ in others) < 0.01
 # %% [markdown]
 # Paid for names, all five get every “What?” and “Where?” wrong, and score only {{cheated}}. Rewarded for right answers from the same start, the models keep both right, and {{sampled_free}} of all sampled answers are right, up from {{sampled_before}}.
 #
-# Paid for names after clean answers, four of five hardly change, and the weakest gets worse. It was the sloppy start that let them cheat.
+# Paid for names after clean answers, four of the five hardly change, and the weakest gets worse. It was the sloppy start that let them cheat.
 #
 # Would rung {an_empty_page}'s examiner, which tests models, have noticed?
 
@@ -546,11 +551,11 @@ report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
 print("anything wrong?", report.wrong)
 
 # %% [markdown]
-# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. For that you need an exam that measures what you meant and isn't the reward, such as ours.
+# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. That takes an exam that isn't the reward, such as ours.
 #
 # ## A leash
 #
-# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from where it began, its reference. The **KL divergence** takes ln of the model's probability of a letter, minus ln of its reference's, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
+# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from its reference, the model it began as. The **KL divergence** takes ln of a letter's probability in the model, minus ln of that in the reference, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
 #
 # Make `now` more like `before`, then nearly certain, and watch the divergence.
 
@@ -560,7 +565,7 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 (now * (now.log() - before.log())).sum()
 
 # %% [markdown]
-# (It falls to 0, and the other way it rises towards ln 2.) `kl_per_token` does this for each letter.
+# (The first takes it to 0, the second towards ln 2.) `kl_per_token` does this for each letter.
 
 # %% tags=["folded"]
 # Question

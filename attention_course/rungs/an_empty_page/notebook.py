@@ -106,7 +106,7 @@ ask("one_part_missing")
 # %% [markdown]
 # ## How can it know?
 #
-# The check never reads your code, so you can choose any names. It treats the model as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we replace one token with another and compare the logits.
+# The check never reads your code, so you can choose any names. It treats the model almost as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we replace one token with another and compare the logits.
 
 
 # %% tags=["name:tables"]
@@ -188,7 +188,7 @@ found = [bug for bug in BUGS.values() if bug.finding]
 print(f"{len(BUGS)} bugs, {len(found)} of them found")
 
 # %% [markdown]
-# Don't take this as its score. We wrote the questions for these very bugs, so, like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the faulty line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` lists them all. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
+# Don't take this as its score. We wrote the questions for these very bugs, so, like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the faulty line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` lists them all, as its questions, two of them changed since, judge them now. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
 
 # %% tags=["folded"]
 # Question
@@ -203,7 +203,7 @@ ask("what_outside_cannot_see")
 #
 # ### More: examine something you didn't write
 #
-# `examine` knows nothing about this course. If you've installed `transformers`, here's a small version of its GPT-2 with random parameters.
+# `examine` isn't limited to models from this course. If you've installed `transformers`, here's a small version of its GPT-2 with random parameters.
 
 # %% tags=["nbval-ignore-output"]
 if find_spec("transformers"):
@@ -223,7 +223,7 @@ if find_spec("transformers"):
 #
 # ## It learns
 #
-# Back to your page. Until the check finds nothing wrong with it, the cells below use ours, but they look for yours each time you run them. Ours reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1200, because how quickly a model learns depends on its initial parameters.
+# Back to your page. Until the check finds nothing wrong with it, the cells below use ours, but they look for yours each time you run them. Ours reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1,200, because how quickly a model learns depends on its initial parameters.
 
 # %% tags=["folded"]
 # Model: yours if nothing is wrong with it, and ours until then
@@ -645,6 +645,6 @@ with torch.no_grad():
 # 2. Right shapes and a falling loss prove little, so ask what each output depends on, and what it must not depend on.
 # 3. Fix the first finding, then ask again.
 #
-# You began with a loop that averaged the past, and you end with a GPT that you can write from scratch and test without reading its code.
+# You've come from a loop that averaged the past to a GPT that you can write from scratch, and test without reading its code.
 #
 # <!--neighbours-->
