@@ -28,7 +28,7 @@ FILE = Path(__file__).with_name("own_attention.json")
 PROMPTS = {
     "the capital": "The capital of France is",
     "the owl": "Once upon a time there was a little owl who lived in a tree. Every night",
-    "the drum": "Kind Ben gave poor Sam a drum at the farm. Who got it?",
+    "the drum": "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor",
 }
 TOKENS = 14  # that are written after a prompt
 HEADS = {  # what they are known for, and (layer, head)
@@ -94,8 +94,8 @@ SAYS = {  # what an attention does, in a sentence
         "nothing ahead, and the text may still look right."
     ),
     "does not see itself": (
-        "Each token sees only those before it. The loss rises so little that you would hardly notice, and "
-        "the text stays fluent."
+        "Each token sees only those before it. The loss rises only a little and the text stays fluent, but "
+        "it may be wrong or repeat itself."
     ),
     "mask after the softmax": (
         "The later tokens get the weight 0, but only after softmax gave them a share, so every row but the "
@@ -197,9 +197,11 @@ def draw(
     T = len(tokens)
     rows = [f"{sign} {line}".ljust(COLUMNS) for sign, line in code]
     shares = torch.tensor([float(sign != " ") for sign, _ in code])
+    signs = {sign for sign, _ in code}
+    marks = "− the right line, + yours" if "+" in signs else "− the line that is missing"
     whose = ("The right attention", "Yours")
     figure.show(
-        Text("The right code" if name == "right" else "− the right line, + yours", rows, shares, limit=3),
+        Text(marks if "−" in signs else "The right code", rows, shares, limit=3),
         Comparison(
             "Loss on our page, nats per token",
             torch.tensor([[losses[0]], [losses[1]], [guess]]),

