@@ -73,6 +73,8 @@ def main() -> None:
         sys.exit(printable(f"The notebooks cannot be brought into {folder}: {why}. Name another folder."))
     except ValueError as error:
         sys.exit(printable(str(error)))
+    except KeyboardInterrupt:
+        sys.exit(130)
     print(*map(printable, [f"Your notebooks are in {folder}", *remarks]), sep="\n", flush=True)
     if not given.no_lab:
         os.chdir(folder.parent)

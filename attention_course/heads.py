@@ -83,7 +83,7 @@ def ablate(model: GPT, heads: Sequence[tuple[int, int]] | Set[tuple[int, int]]) 
     n_layer, n_head = model.config.n_layer, model.config.n_head
     known = list(product(range(n_layer), range(n_head)))
     for pair in heads:
-        if not isinstance(pair, tuple) or pair not in known:
+        if not isinstance(pair, tuple) or pair not in known or any(isinstance(at, float) for at in pair):
             raise ValueError(
                 f"ablate: there is no head {shown(pair)}, expected pairs (layer, head), with a layer from 0 "
                 f"to {n_layer - 1} and a head from 0 to {n_head - 1}."

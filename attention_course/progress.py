@@ -135,6 +135,14 @@ def made(kind: Callable[..., Entry], given: dict[str, Any]) -> Entry:
     return entry
 
 
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, or raise ValueError if one of its names stands in it twice, as after a merge."""
+    names = Counter(name for name, _ in pairs)
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise ValueError(f"{twice[0]!r} stands in it twice")
+    return dict(pairs)
+
+
 # The file
 
 
@@ -152,7 +160,7 @@ def read(file: Path) -> Record:
         ValueError: it is damaged, or no record of progress.
     """
     try:
-        content = json.loads(read_text(file))
+        content = json.loads(read_text(file), object_pairs_hook=each_once)
         return Record(
             questions={name: made(Answered, entry) for name, entry in content.pop("questions").items()},
             exercises={name: made(Tried, entry) for name, entry in content.pop("exercises").items()},
@@ -162,7 +170,12 @@ def read(file: Path) -> Record:
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = f" ({error})" if isinstance(error, ValueError) else ""  # of others Python's own words
-        raise ValueError(f"{file} is damaged, or holds something else{reason}.") from error
+        raise ValueError(f"{file} is damaged, or no record of questions and exercises{reason}.") from error
+
+
+def why(error: Exception) -> str:
+    """Return what an error of the file says, and what to do if that is not plain."""
+    return told(error) + ("" if isinstance(error, OSError) else " Move the file away to begin a new one.")
 
 
 def kept() -> tuple[Record, str]:
@@ -171,8 +184,7 @@ def kept() -> tuple[Record, str]:
     try:
         return (read(file) if file and file.exists() else Record()), ""
     except (OSError, ValueError) as error:
-        cure = "" if isinstance(error, OSError) else " Move the file away to begin a new one."
-        return Record(), f"Your progress cannot be read: {told(error)}{cure}"
+        return Record(), f"Your progress cannot be read: {why(error)}"
 
 
 def keep(change: Callable[[Record], None]) -> str:
@@ -201,7 +213,7 @@ def keep(change: Callable[[Record], None]) -> str:
             "When no other notebook is open, you may delete that file."
         )
     except (OSError, ValueError) as error:
-        return f"Your progress is not kept: {told(error)}"
+        return f"Your progress is not kept: {why(error)}"
     return ""
 
 

@@ -37,7 +37,7 @@ def conditional_entropy(ids: Int[Tensor, " T"], n: int) -> float:
     check_ids(ids, "conditional_entropy")
     check_sizes("conditional_entropy", 1, n=n)
     if len(ids) < n:
-        raise ValueError(f"conditional_entropy: n = {n} with {len(ids)} ids, expected 1 <= n <= {len(ids)}.")
+        raise ValueError(f"conditional_entropy: n = {n} with {len(ids)} ids, expected at least n ids.")
     vocabulary, tokens = np.unique(ids.cpu().numpy(), return_inverse=True)
     T = len(tokens) - n + 1
 

@@ -538,7 +538,8 @@ speedrun(DATA, [], text="poems") | There is no text called 'poems'.
 ablate(gpt(), [(1, 0)]).__enter__() | there is no head (1, 0) … (layer, head) … from 0 to 0 and … 0 to 1.
 ablate(gpt(), (pair for pair in [(0, 0)])).__enter__() | ablate: heads is generator, expected Sequence or Set.
 conditional_entropy(DATA.val, np.uint8(3)) | conditional_entropy: n = np.uint8(3), expected an int … int(n)
-conditional_entropy(ids[0], 4) | conditional_entropy: n = 4 with 3 ids, expected 1 <= n <= 3.
+ablate(gpt(), [(0.0, 0)]).__enter__() | there is no head (0.0, 0)
+conditional_entropy(ids[0], 4) | conditional_entropy: n = 4 with 3 ids, expected at least n ids.
 BANANA.encode("bananжa") | 'ж' (U+0436) at position 5 is not one of the 3 … text.replace('ж', '')
 CharTokenizer("ab\ud83d") | '\ud83d' at position 2 of the text is half of a surrogate pair, not a character.
 BANANA.decode(torch.tensor([0, 1, 3])) | id 3 at position 2 is not in the vocabulary: ids go from 0 to 2.
@@ -557,8 +558,8 @@ Recipe(steps=2**31) | Recipe: steps = 2147483648, expected an integer of at leas
 Recipe(seed=2**63) | Recipe: seed = 9223372036854775808, expected an integer, 0 <= seed < 2**63.
 Recipe(beta2=1.0) | Recipe: beta2 = 1.0, expected a number, 0 <= beta2 < 1.
 Recipe(weight_decay=INF) | Recipe: weight_decay = inf, expected a number, 0 <= weight_decay < inf.
-Recipe(clip=10**400) | Recipe: clip = 1000 … expected a number above 0.
-Recipe(clip=0.0) | Recipe: clip = 0.0, expected a number above 0.
+Recipe(clip=10**400) | Recipe: clip = 1000 … expected a finite number above 0.
+Recipe(clip=0.0) | Recipe: clip = 0.0, expected a finite number above 0.
 Recipe(precision="float23") | There is no precision called 'float23'. Did you mean 'float32'?
 evaluate(gpt(), DATA.val, blocks=0) | evaluate: blocks = 0, expected an integer of at least 1
 train(nn.Linear(2, 2), DATA, RECIPE) | Linear has block_size = None

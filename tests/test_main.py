@@ -83,6 +83,15 @@ def test_a_file_in_the_way_another_start_and_a_damaged_ledger_get_a_sentence(com
     assert ".attention_course.json was damaged" in capsys.readouterr().out
 
 
+def test_an_interrupted_start_ends_without_a_traceback(command, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workspace, "prepare", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        command("mine")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other links, and guesses the folders of users")
 def test_a_folder_that_cannot_be_found_gets_a_sentence(command, capsys):
     Path("loop").symlink_to("loop")

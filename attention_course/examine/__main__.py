@@ -21,6 +21,7 @@ from attention_course.examine import PATIENCE, Examination, check_claims, put, q
 from attention_course.examine.report import SUITE, Report
 from attention_course.examine.wrapped_model import format_error
 from attention_course.files import printable, read_text, told, write_at_once
+from attention_course.names import shown
 
 UNGUARDED = 'If it trains, or waits for something, put that under: if __name__ == "__main__":'
 
@@ -82,7 +83,7 @@ def load(name: str, sizes: dict[str, int]) -> Callable[..., Any]:
         return made
     model = build(made, attribute, sizes, getattr(module, f"{attribute}Config", None))
     if not callable(model):
-        raise ValueError(f"{attribute}() returned {model!r}. Let it return the model, an nn.Module.")
+        raise ValueError(f"{attribute}() returned {shown(model)}. Let it return the model, an nn.Module.")
     return model
 
 

@@ -61,7 +61,7 @@ class Recipe:
             value, below = getattr(self, name), 1 if name == "beta2" else math.inf
             least = math.ulp(0.0) if name in ("learning_rate", "clip") else 0
             if not isinstance(value, numbers.Real) or not least <= real(value) < below:
-                expected = "a number above 0" if least else f"a number, 0 <= {name} < {below}"
+                expected = "a finite number above 0" if least else f"a number, 0 <= {name} < {below}"
                 raise ValueError(f"Recipe: {name} = {shown(value)}, expected {expected}.")
             object.__setattr__(self, name, float(value))  # NumPy's numbers do not load with weights_only
         look_up(self.precision, PRECISIONS, "precision")

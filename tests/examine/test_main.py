@@ -39,6 +39,9 @@ def make():
 def returns_none():
     GPT(29, 24)
 
+def returns_odd():
+    return type("Odd", (), {"__repr__": lambda self: 1 / 0})()
+
 class NoInit(torch.nn.Module):
     def forward(self, ids):
         return leaks(ids)
@@ -258,9 +261,10 @@ def test_what_cannot_be_loaded(file, capsys, name):
     [
         ("Wide", "Wide cannot be called with vocab_size and block_size alone: missing"),
         ("Raising", "Raising(vocab_size=29, block_size=24) raised NameError: name 'missing' is not defined."),
-        ("Raising", "At my_gpt.py, line 39, in __init__: self.width = missing."),
+        ("Raising", "At my_gpt.py, line 42, in __init__: self.width = missing."),
         ("Empty", "Empty is not written yet."),
         ("returns_none", "examine: returns_none() returned None. Let it return the model, an nn.Module."),
+        ("returns_odd", "examine: returns_odd() returned <Odd>. Let it return the model, an nn.Module."),
     ],
 )
 def test_what_is_wrong_with_a_constructor(file, capsys, name, says):
