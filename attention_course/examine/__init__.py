@@ -117,8 +117,8 @@ def wrap(model: object, vocab_size: int | None = None, block_size: int | None = 
         said = f"examine: the model raised {format_error(error)}"
         raise ValueError(f"{said} Does its class leave out super().__init__()?") from error
     check_claims(sizes.vocab_size, sizes.block_size)
-    wrapped = WrappedModel(model, sizes.vocab_size, sizes.block_size)
-    wrapped.whole, wrapped.remarks = sizes.whole, sizes.remarks
+    wrapped = WrappedModel(model, int(sizes.vocab_size), int(sizes.block_size))
+    wrapped.whole, wrapped.remarks = int(sizes.whole), sizes.remarks
     return wrapped
 
 

@@ -127,12 +127,13 @@ def own_loss(variants: ModelVariants) -> Finding:
         share = more / float(flat - sharp)
         if 0 < share < 1 and fits(float(smoothed_loss(predicted, y[:, shift:], share))):
             holds, said = True, f"{own:.5f} nats, the cross-entropy with label_smoothing={share:.2g}."
-        elif 0 < more < wanted[shift] and fits(wanted[shift] + more):
+        elif abs(more) < wanted[shift] and fits(wanted[shift] + more):
             added = more
     if holds and variants.is_copy and not has_gradient(new, x, name, y):
         return finding_if(False, f"{said} It has no gradient.", "One that backward() can follow.", "gradient")
     if added and not holds:
-        said = f"{said} Whatever the targets are, it is {added:.2g} more than the cross-entropy."
+        way = "more" if added > 0 else "less"
+        said = f"{said} Whatever the targets are, it is {abs(added):.2g} {way} than the cross-entropy."
         return finding_if(False, said, f"{right:.5f} nats.", "added", otherwise="doubtful")
     if holds and name == "labels" and T > 1 and fits(right) and not fits(others["shifted"]):
         said = f"{said} It compares output t with label t, and does not shift."

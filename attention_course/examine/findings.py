@@ -155,7 +155,8 @@ def raw(variants: ModelVariants) -> Finding:
         return finding_if(False, "Each row sums to 1, and none is negative.", cause="softmax")
     if many and 0 <= low < high:
         said, shifted = f"None of {logits.numel()} is negative.", low > max(SMOOTH * high, 1)
-        told = ("shifted", "doubtful") if shifted else ("relu", "wrong")
+        trained = any(True for _ in given.parameters())  # and no table of counts
+        told = ("shifted", "doubtful") if shifted else ("relu", "wrong" if trained else "doubtful")
         return finding_if(False, said, "Both signs.", *told)
     if many and -low < SMOOTH * high:
         said = f"They reach from {low:.2g} to {high:.2g}."
@@ -256,7 +257,11 @@ def repeatable(variants: ModelVariants) -> Finding:
     ids = new.draw(2, variants.short)
     once, again, third = (new.logits(ids, seed) for seed in (0, 1, 0))
     cause = (
-        "memory" if max_abs_diff(once, third) > new.tolerance(once) else "list" if unregistered(new) else ""
+        "memory"
+        if max_abs_diff(once, third) > new.tolerance(once)
+        else "list"
+        if unregistered(new, trained=False)
+        else ""
     )
     return equal_logits(new, once, again, "They differ by", cause)
 
@@ -327,6 +332,8 @@ def batch_apart(variants: ModelVariants) -> Finding:
         others = torch.cat([ids[:1], noisy.others(ids[1:])])
         once, again = (noisy.logits_in_training(texts)[0] for texts in (ids, others))
         finding = equal_logits(noisy, once, again, said, "training")
+        if finding.verdict != "right" and noisy.draws_in_training(ids):
+            finding = replace(finding, verdict="doubtful", cause="drawn")
     return finding
 
 
@@ -348,6 +355,8 @@ def no_leak(variants: ModelVariants) -> Finding:
             moved := moved_by_later(noisy, noisy.logits_in_training, T, torch.arange(T // 2, T)[:2])
         ):
             said = f"In train mode, later tokens change {moved} outputs."
+            if noisy.draws_in_training(noisy.draw(1, T)):
+                return finding_if(False, said, cause="drawn", otherwise="doubtful")
         holds = not moved
     if holds and variants.with_large_scores.influence(T).triu(1).any():
         said = f"With matrices {MUCH:.0f} times as large, later tokens change earlier outputs."
@@ -553,6 +562,9 @@ def full_context(variants: ModelVariants) -> Finding:
         text = ids[torch.randint(len(ids), (1, T), generator=torch.Generator().manual_seed(4))]
         if not cause and reach_of(noisy, text)[0] == T - 1:
             cause = "ids"
+    first = T - 1 - reach
+    if not cause and shorter == reach - 1 and first > 1 and reach_of(noisy, noisy.draw(1, first, seed=4))[0]:
+        cause = "window"  # in chunks: those before this one see each other
     return finding_if(
         False,
         f"The last of {T} outputs depends on {reach} tokens before it.",
@@ -655,12 +667,14 @@ def residual(variants: ModelVariants) -> Finding:
         cause = "fading"
     elif not holds and share_of_order(unit, variants.short, (0, 1, 2, 5, 8), 16) > APART:
         cause = "apart"
+    elif not (variants.is_copy and unit.embeddings):
+        cause = "given"
     return finding_if(
         holds,
         f"{said}.",
         f"More than {MIN_OWN_EFFECT} times: it comes by the residual stream as well as by attention.",
         cause,
-        otherwise="wrong" if variants.is_copy and unit.embeddings and not cause else "doubtful",
+        otherwise="doubtful" if cause else "wrong",
     )
 
 

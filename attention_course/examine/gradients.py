@@ -69,6 +69,12 @@ def gradients(variants: ModelVariants) -> Finding:
     doubted = [silent[name] for name in silent if tables.get(name) == "doubtful"]
     silent = {name: words for name, words in silent.items() if name not in tables}
     beside = set[str]()
+    if silent and variants.is_copy:
+        with suppress(Exception):  # in train mode it may refuse
+            training = noisy.copied().train()
+            if not silent.keys() & missing_gradients(training, gradients_of(training)).keys():
+                said = f"{len(silent)} of {len(grads)} get one in train mode only: {', '.join(silent)}."
+                return finding_if(False, said, cause="training", otherwise="doubtful")
     if silent:
         ids = noisy.draw(2, variants.short)
         targets = {name: ids for name in [noisy.target_argument] if name}
@@ -181,19 +187,30 @@ def lists_of(name: str) -> set[str]:
 
 def repeated(model: nn.Module) -> str:
     """Return the name of a list of modules in which one stands twice; or ""."""
-    lists = ((n, list(m)) for n, m in model.named_modules() if isinstance(m, nn.ModuleList | nn.Sequential))
+    lists = (
+        (name, [each for each in module if any(True for _ in each.parameters())])
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList | nn.Sequential)
+    )
     return next((name.removeprefix("model.") for name, held in lists if len(set(held)) < len(held)), "")
 
 
-def unregistered(wrapped: WrappedModel) -> str:
-    """Return the name of a tensor, or a list or dict of modules, that parameters() does not find; or ""."""
+def unregistered(wrapped: WrappedModel, trained: bool = True) -> str:
+    """Return the name of a tensor, or a list or dict of modules, that parameters() does not find; or "".
+
+    If it is about what is `trained`, modules without a parameter to train do not count.
+    """
     modules = set(wrapped.modules())
     known = {*map(id, modules), *map(id, wrapped.parameters())}
     for module in modules - {wrapped}:
         for name, held in held_by(module):
-            trained = isinstance(held, Tensor) and held.is_leaf and held.requires_grad
-            listed = isinstance(held, nn.Module) and held is not vars(module)[name]
-            if (trained or listed) and id(held) not in known:
+            leaf = isinstance(held, Tensor) and held.is_leaf and held.requires_grad
+            listed = (
+                isinstance(held, nn.Module)
+                and held is not vars(module)[name]
+                and (not trained or any(p.requires_grad for p in held.parameters()))
+            )
+            if (leaf or listed) and id(held) not in known:
                 return f"{type(module).__name__}.{name}"
     return ""
 

@@ -1,6 +1,7 @@
 """A question, and the forms of the model that it is put to."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -124,6 +125,9 @@ class ModelVariants:
             fits = bool(made.logits(made.draw(1, 1)).isfinite().all())
         except Exception:  # of a model that is written for one dtype
             fits = False
+        with suppress(Exception):  # what a longer text meets, the questions will tell
+            ids = made.draw(1, made.block_size)
+            fits &= bool(made.logits(ids).isfinite().all() or not self.given.logits(ids).isfinite().all())
         return made if fits else self.given
 
     @property

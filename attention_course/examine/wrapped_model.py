@@ -161,7 +161,7 @@ class WrappedModel(nn.Module):
     @property
     def target_argument(self) -> str:
         """What it calls the tokens that it compares its logits with; "" if it takes none."""
-        return next((name for name in TARGET_ARGUMENTS if name in self.arguments), "")
+        return next((name for name in TARGET_ARGUMENTS if name in [*self.arguments][1:]), "")
 
     @property
     def is_large(self) -> bool:
@@ -320,7 +320,7 @@ class WrappedModel(nn.Module):
         with torch.no_grad():
             return collected(self(ids.clone()))
 
-    def logits_in_training(self, ids: Int[Tensor, "B T"], dropout: bool = False) -> Tensor:
+    def logits_in_training(self, ids: Int[Tensor, "B T"], dropout: bool = False, seed: int = 0) -> Tensor:
         """Return logits in train mode, of a copy: a call may change buffers, as those of spectral_norm.
 
         Without dropout what experts draw doesn't depend on how many tokens they are given.
@@ -329,7 +329,15 @@ class WrappedModel(nn.Module):
         for module in made.modules():
             if isinstance(module, nn.Dropout) and not dropout:
                 module.p = 0.0
-        return made.logits(ids)
+        return made.logits(ids, seed)
+
+    def draws_in_training(self, ids: Int[Tensor, "B T"]) -> bool:
+        """Return whether it draws in train mode without nn.Dropout, as F.dropout does.
+
+        Then experts that are given other tokens draw other numbers for the rest, too.
+        """
+        one, other = (self.logits_in_training(ids, seed=seed) for seed in (0, 1))
+        return max_abs_diff(one, other) > self.tolerance(one)
 
     def tolerance(self, logits: Tensor) -> float:
         """Return how far logits (..., V) may differ by rounding: see `rounding`."""
@@ -462,7 +470,7 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
         return output if isinstance(output, Tensor) else parts["logits"]
     tensors = [each for each in parts.values() if isinstance(each, Tensor) and each.dim() > 1]
     fitting = [each for each in tensors if each.shape[-1] == vocab_size]
-    for found in fitting or tensors:
+    for found in sorted(fitting or tensors, key=lambda each: each.dim() != 3):  # attention's weights have 4
         return found
     raise TypeError(f"{type(output).__name__} without logits in it was returned")
 

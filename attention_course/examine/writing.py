@@ -75,7 +75,11 @@ def doubted(wrapped: WrappedModel, finding: Finding) -> Finding:
     """Return a finding on what generate draws, doubtful if it is wrong and may be so by an unknown option."""
     known = {*NEUTRAL, *TOTALS, "max_new_tokens"}
     others = {name: each.default for name, each in [*options_of(wrapped).items()][2:] if name not in known}
-    named = [f"{name}={value}" for name, value in others.items() if type(value) in (int, float)]
+    named = [
+        f"{name}={value}"
+        for name, value in others.items()
+        if type(value) in (int, float) or (value and type(value) in (bool, str) and "sampl" not in name)
+    ]
     if finding.verdict != "wrong" or not named:
         return finding
     said = f"{finding.measured} Its {' and '.join(named)} may have a part in that."
@@ -315,8 +319,9 @@ def reads_another_context(
             said = f"After {length} ids{asked} it does not write what it predicts from the last "
             cause = "cached" if length > T else "past" if block < T else "crop" if few < T else "greedy"
             verdict: FindingVerdict = "wrong" if length == T <= block else "doubtful"
-            finding = finding_if(
-                False, f"{said}{min(length, block)}.", "What it predicts from these.", cause, verdict
+            said = f"{said}{min(length, block)}."
+            finding = doubted(
+                wrapped, finding_if(False, said, "What it predicts from these.", cause, verdict)
             )
             absent = torch.cat([not_written(x[:, -1:], drawn, slack_of(wrapped, x, sure)) for x in predicted])
             if not len(absent) or torch.isin(absent, known).any():

@@ -159,7 +159,7 @@ def test_a_loss_without_a_gradient_in_eval_mode_alone_is_right():
     assert asked(beginning.own_loss, Evaluating()).verdict == "right"
 
 
-@pytest.mark.parametrize("weight", [1e-4, 0.1])
+@pytest.mark.parametrize("weight", [1e-4, 0.1, -0.01])
 def test_a_term_that_is_added_to_the_loss_is_doubtful(weight):
     class Added(Model):
         def forward(self, ids, targets=None):
@@ -169,6 +169,7 @@ def test_a_term_that_is_added_to_the_loss_is_doubtful(weight):
     finding = asked(beginning.own_loss, Added())
     assert finding.verdict == "doubtful", finding
     assert "z-loss" in finding.cause
+    assert f" {'more' if weight > 0 else 'less'} than the cross-entropy" in finding.measured
 
 
 @pytest.mark.parametrize(

@@ -53,22 +53,48 @@ def asked(question, model):
     return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
-def test_dropout_in_experts_that_are_given_few_tokens_is_no_leak():
+@pytest.mark.parametrize(("noise", "verdict"), [(nn.Dropout(0.5), "right"), (nn.RReLU(), "doubtful")])
+def test_what_experts_draw_that_are_given_few_tokens_is_no_leak(noise, verdict):
     class Sparse(Model):
         def __init__(self):
             super().__init__(V, BLOCK)
-            self.expert = nn.Sequential(nn.Linear(V, 8), nn.Dropout(0.5), nn.Linear(8, V))
+            self.expert = nn.Sequential(nn.Linear(V, 8), noise, nn.Linear(8, V))
             self.drops = nn.Dropout(0.2)
 
         def forward(self, ids, targets=None):
             logits, _ = super().forward(ids)
             chosen = logits[..., :1] > 0
-            experts = self.expert(logits[chosen[..., 0]])  # it draws for as many as it is given
-            return self.drops(logits).masked_scatter(chosen, experts)
+            for some in (chosen, ~chosen):  # it draws for as many as it is given
+                logits = logits.masked_scatter(some, self.expert(logits[some[..., 0]]))
+            return self.drops(logits)
 
     for question in (findings.batch_apart, findings.no_leak):
         finding = asked(question, Sparse())
-        assert finding.verdict == "right", finding
+        assert finding.verdict == verdict, finding
+        assert verdict == "right" or "draws numbers" in finding.cause
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(8, "doubtful"), (0, "wrong")])
+def test_attention_in_chunks_is_told_from_a_context_that_is_cut(size, verdict):
+    model, place = Model(), torch.arange(24)
+    for layer in model.layers:
+        layer.future |= place // size != place[:, None] // size if size else place < 8
+        layer.future.fill_diagonal_(False)
+    finding = asked(findings.full_context, model)
+    assert (finding.verdict, "in chunks" in finding.cause) == (verdict, bool(size)), finding
+
+
+def test_logarithms_of_counts_are_not_said_to_be_cut_off():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("counts", torch.randint(9, (29, 29, 29)))
+
+        def forward(self, ids):
+            return self.counts[F.pad(ids, (1, 0))[:, :-1], ids].log1p()
+
+    finding = asked(findings.raw, Counts())
+    assert (finding.verdict, "table of counts" in finding.cause) == ("doubtful", True), finding
 
 
 def test_dropout_before_softmax_is_found():

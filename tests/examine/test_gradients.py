@@ -17,6 +17,43 @@ def asked(question, model):
     return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
+class Kept(Model):
+    """Holds what has no parameters to train."""
+
+    def __init__(self, unused):
+        super().__init__()
+        shared, teacher = nn.GELU(), Model().requires_grad_(False)
+        self.kept, self.teacher = {"loss": nn.CrossEntropyLoss()}, [teacher]
+        self.last = nn.Sequential(nn.Linear(29, 29), shared, nn.Linear(29, 29), shared)
+        if unused:
+            self.unused = nn.Linear(29, 29)
+
+    def forward(self, ids, targets=None):
+        return self.last(super().forward(ids)[0]), None
+
+
+@pytest.mark.parametrize("unused", [False, True])
+def test_modules_without_parameters_may_be_shared_and_stand_anywhere(unused):
+    finding = asked(gradients.gradients, Kept(unused))
+    assert finding.verdict == ("wrong" if unused else "right"), finding
+    assert ("unused.weight" in finding.measured) == unused
+
+
+def test_what_has_a_part_in_training_alone_is_doubtful():
+    class Noisy(Model):
+        def __init__(self):
+            super().__init__()
+            self.spread = nn.Linear(29, 29)
+
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            noise = torch.randn_like(logits) if self.training else 0
+            return logits + noise * F.softplus(self.spread(logits)) if self.training else logits, None
+
+    finding = asked(gradients.gradients, Noisy())
+    assert (finding.verdict, "spread.weight" in finding.measured) == ("doubtful", True), finding
+
+
 class SecondHead(Model):
     """Returns more than logits, or adds what they are to its loss."""
 

@@ -21,6 +21,21 @@ def variants():
     return ModelVariants(WrappedModel(Model(V, BLOCK), V, BLOCK))
 
 
+def test_noise_that_lets_long_texts_overflow_is_left_out():
+    class Decaying(Model):
+        def __init__(self):
+            super().__init__(V, 64)
+            self.decay = torch.nn.Parameter(torch.tensor(0.95))
+
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            ages = torch.arange(ids.shape[1]).float()
+            return logits * (1e6 * (self.decay - 0.95)) ** (9 * ages[:, None]) + logits, None
+
+    variants = ModelVariants(WrappedModel(Decaying(), V, 64))
+    assert variants.with_noise.logits(variants.given.draw(1, 64)).isfinite().all()
+
+
 def wrong(_):
     return finding_if(False, "measured", "expected", "cause")
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from examine.right import BLOCK, V, ours, theirs
@@ -51,6 +52,11 @@ def test_sizes_are_found(model, sizes):
     wrapped = wrap(model)
     assert (wrapped.vocab_size, wrapped.block_size, wrapped.whole) == sizes
     assert bool(wrapped.remarks) == (wrapped.whole > wrapped.block_size)
+
+
+def test_a_size_of_any_library_is_an_int_from_then_on():
+    wrapped = wrap(Model(V, BLOCK), np.int64(V), np.int32(BLOCK))
+    assert {type(size) for size in (wrapped.vocab_size, wrapped.block_size, wrapped.whole)} == {int}
 
 
 def test_what_is_given_is_taken():

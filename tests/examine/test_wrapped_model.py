@@ -75,6 +75,7 @@ def test_no_text_contains_what_the_model_names_as_padding():
         lambda logits: [None, logits],
         lambda logits: {"logits": logits, "loss": None},
         lambda logits: {"output": logits},
+        lambda logits: {"attentions": torch.zeros(1, 4, *logits.shape[1:]), "output": logits},
         lambda logits: SimpleNamespace(logits=logits),
         lambda logits: SimpleNamespace(hidden=torch.zeros(2, 2, 3), scores=logits),
         make_dataclass("WithSlots", ["scores"], slots=True),

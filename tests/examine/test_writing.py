@@ -120,6 +120,21 @@ def test_a_text_that_ends_and_is_padded_is_not_wrong(greedy):
     assert {wrong for _, wrong in verdicts} == {"wrong"}
 
 
+def test_a_default_of_any_type_may_be_why_it_writes_something_else():
+    class NoRepeat(Model):
+        def generate(self, ids, max_new_tokens, no_repeat=True):
+            for _ in range(max_new_tokens):
+                logits = self(ids[:, -24:])[0][:, -1].scatter(1, ids[:, -1:], -torch.inf)
+                ids = torch.cat([ids, logits.softmax(dim=-1).multinomial(1)], dim=1)
+            return ids
+
+    for seed in range(3):
+        torch.manual_seed(seed)
+        finding = asked(writing.writes_predictions, NoRepeat())
+        assert finding.verdict == "doubtful", finding
+        assert "no_repeat=True" in finding.measured
+
+
 def test_an_end_in_the_config_of_transformers_is_put_off():
     model = theirs("Llama")
     model.generation_config.eos_token_id = model.generation_config.pad_token_id = 2

@@ -101,16 +101,18 @@ def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -
     """Return the caption: what happened to reward and true answers, and how far the models have moved."""
     trues = right[:, -EVERY:].mean(dim=1)
     low, high = f"{trues.min():.2f}", f"{trues.max():.2f}"
-    each = f"{low} in all {len(right)} models" if low == high else f"{low} to {high} in the {len(right)} models"
+    spread = f"{low} in all" if low == high else f"{low} to {high} in the"
+    each = f"{spread} {len(right)} models"
     if not steps:
         return (
             f"Before the first step the reward is {reward.mean():.2f}, and {right.mean():.2f} of the answers "
             f"are true, {each}."
         )
+    moved = "is the same" if torch.equal(reward, right) else change(right)
     held = f"On a leash of {leash}" if leash else "Without a leash"
     return (
         f"{held}, from step 1 to steps {steps - EVERY + 1}–{steps}, the reward {change(reward)}, and the "
-        f"share of true answers {'is the same' if torch.equal(reward, right) else change(right)}, {each}. By then the models are {kl[:, -EVERY:].mean():.2f} "
+        f"share of true answers {moved}, {each}. By then the models are {kl[:, -EVERY:].mean():.2f} "
         "nats (KL) per answer away from where they started."
     )
 
