@@ -29,7 +29,7 @@ warm_up("after_pretraining")
 # %% [markdown]
 # ![The transformer as a drawing. This rung changes nothing in it, but trains the highlighted logits on other targets.](images/transformer_after_pretraining.svg)
 #
-# ## Three hundred questions
+# ## An exam
 #
 # Each line of the training text is one sheet, with a fact and three questions. On four sheets in ten, somebody has filled in the answers.
 
