@@ -87,7 +87,7 @@ SAYS = {  # what an attention does, in a sentence
     ),
     "no mask": (
         "Each token also sees the ones after it, so it sees the very token that it has to predict, and the "
-        "loss falls. At the end of a prompt there is nothing to copy, and what it writes is worthless."
+        "loss falls. At the end of a prompt there is nothing to copy, and what it writes goes wrong."
     ),
     "sees one token ahead": (
         "Each token sees the one that it has to predict, so the loss falls. At the end of a prompt there is "
