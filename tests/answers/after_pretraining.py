@@ -188,8 +188,9 @@ def divergence_by_kl_div(logits, reference):
     return F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
 
 
-@right("kl_per_token")
+@wrong("kl_per_token", "detached")
 def divergence_by_kl_div_of_probabilities(logits, reference):
+    """Let the gradient be NaN where a probability rounds to 0."""
     log_q = reference.detach().log_softmax(-1)
     return F.kl_div(log_q, logits.softmax(-1), reduction="none").sum(dim=2)
 

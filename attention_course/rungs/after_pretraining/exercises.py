@@ -272,7 +272,7 @@ OF_A_DIVERGENCE = (
         lambda f, logits, reference: close(f(logits, reference)[:, :1], f(logits[:, :1], reference[:, :1])),
     ),
     Property(
-        "The gradient of the logits is the divergence's own, with nothing detached on the way.",
+        "The gradient of the logits is the divergence's own: nothing was detached or became NaN on the way.",
         gradients_of_the_model,
         "detached",
     ),
