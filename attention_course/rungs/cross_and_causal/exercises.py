@@ -268,7 +268,8 @@ KINDS = {
 def draw_models(generator: torch.Generator) -> list[tuple]:
     """Draw three models and tokens: obvious leaks, leaks at one position, and none.
 
-    Then leaks that only some changes reveal, or that are in one channel only, or weak.
+    Then leaks that only some changes reveal, or that are in one channel only, or weak. What "hole 0 4" leaks is
+    a token of ones, which stays the same if it is set to 1.
     """
 
     def tokens(T: int, C: int) -> Tensor:
@@ -280,7 +281,7 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     rounds = [
         (("head", "no mask", "change"), tokens(2, 2)),
         (("one step ahead", "previous", "next"), tokens(4, 3)),
-        (("window", "hole 0 4", "prefix"), tokens(6, 2).index_fill(0, torch.tensor(4), 1.0)),  # as for zero
+        (("window", "hole 0 4", "prefix"), tokens(6, 2).index_fill(0, torch.tensor(4), 1.0)),
         (("mask after softmax", "hole 2 3", "hole 3 5"), tokens(6, 3)),
         (("one channel so far", "head", "window"), tokens(5, 4)),
         (("share of the length", "first channel", "weak"), eighths(5, 3)),
