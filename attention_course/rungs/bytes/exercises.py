@@ -21,7 +21,7 @@ class Blocks:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the scores (T_block,) and the values (T_block, C) of each block."""
-        return ((scores.clone(), values.clone()) for scores, values in self.pairs)
+        return iter(self.pairs)
 
     def __repr__(self) -> str:
         return "scores " + " | ".join(", ".join(f"{s:.1f}" for s in scores) for scores, _ in self.pairs)
@@ -83,6 +83,7 @@ def most_held(average, blocks):
         nonlocal held
         for pair in blocks:
             held = max(held, sum(any(each() is not None for each in old) for old in given[:-1]))
+            pair = tuple(each.clone() for each in pair)
             given.append([weakref.ref(each) for each in pair])
             yield pair
 
