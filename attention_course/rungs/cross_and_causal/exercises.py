@@ -268,8 +268,8 @@ KINDS = {
 def draw_models(generator: torch.Generator) -> list[tuple]:
     """Draw three models and tokens: obvious leaks, leaks at one position, and none.
 
-    Then leaks that only some changes reveal, or that are in one channel only, or weak. What "hole 0 4" leaks is
-    a token of ones, which stays the same if it is set to 1.
+    Then leaks that only some changes reveal, or that are in one channel only, or weak. What "hole 0 4" leaks
+    is a token of ones, which stays the same if it is set to 1.
     """
 
     def tokens(T: int, C: int) -> Tensor:
