@@ -129,6 +129,17 @@ def advantage_where_rewards_differ(rewards):
     return torch.where(deviation > 0, centred / deviation, 0.0)
 
 
+wrong(
+    "group_advantage",
+    **{
+        f"advantage_cut_off_at_{limit}": lambda rewards, limit=limit: advantage_row_by_row(rewards).clamp(
+            -limit, limit
+        )
+        for limit in (1.8, 2, 5)
+    },
+)
+
+
 @right("group_advantage")
 def advantage_from_sums(rewards):
     G = rewards.shape[1]
@@ -230,6 +241,12 @@ def divergence_with_weights_detached(logits, reference):
 @wrong("kl_per_token", "detached")
 def divergence_that_trains_the_reference(logits, reference):
     return divergence_by_kl_div(logits.detach(), reference)
+
+
+@wrong("kl_per_token", "log_of_zero")
+def divergence_as_k3(logits, reference):
+    log_p, log_q = logits.log_softmax(dim=-1), reference.log_softmax(dim=-1)
+    return (log_p.exp() * ((log_q - log_p).exp() - 1 - (log_q - log_p))).sum(dim=-1)
 
 
 wrong(
