@@ -151,8 +151,7 @@ def changed_input(case: Case) -> str | None:
     for (name, before), after in zip(case.named_arguments(), case.outcome.arguments, strict=True):
         if not unchanged(before, after):
             why = f"The caller still uses `{name}`, and now finds other things in it."
-            where = f"Look for an assignment to `{name}[...]`, a method such as `pop` or `exp_`, or `-=`."
-            where += " Change a copy of it."
+            where = f"Look for an assignment to `{name}[...]` or a method such as `pop`. Change a copy of it."
             if isinstance(before, Tensor):
                 why = f"The caller still uses `{name}`, and now finds other numbers in it."
                 where = f"Look for an assignment to `{name}[...]` or a method that ends in `_`."
