@@ -30,6 +30,13 @@ wrong(
     "rms_norm",
     rms_for_batches_only=lambda x, weight, eps: x / (x**2).mean(2, keepdim=True).add(eps).sqrt() * weight,
 )
+wrong(
+    "rms_norm",
+    "detached",
+    rms_from_the_square_of_a_root=lambda x, weight, eps: (
+        x * ((rms_norm(x).sqrt() ** 2) + eps) ** -0.5 * weight
+    ),
+)
 
 
 @right("rotate")

@@ -129,6 +129,17 @@ def advantage_where_rewards_differ(rewards):
     return torch.where(deviation > 0, centred / deviation, 0.0)
 
 
+wrong(
+    "group_advantage",
+    **{
+        f"advantage_cut_off_at_{limit}": lambda rewards, limit=limit: advantage_row_by_row(rewards).clamp(
+            -limit, limit
+        )
+        for limit in (1.8, 2, 5)
+    },
+)
+
+
 @right("group_advantage")
 def advantage_from_sums(rewards):
     G = rewards.shape[1]
@@ -188,8 +199,9 @@ def divergence_by_kl_div(logits, reference):
     return F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
 
 
-@right("kl_per_token")
+@wrong("kl_per_token", "detached")
 def divergence_by_kl_div_of_probabilities(logits, reference):
+    """Let the gradient be NaN where a probability rounds to 0."""
     log_q = reference.detach().log_softmax(-1)
     return F.kl_div(log_q, logits.softmax(-1), reduction="none").sum(dim=2)
 
@@ -229,6 +241,12 @@ def divergence_with_weights_detached(logits, reference):
 @wrong("kl_per_token", "detached")
 def divergence_that_trains_the_reference(logits, reference):
     return divergence_by_kl_div(logits.detach(), reference)
+
+
+@wrong("kl_per_token", "log_of_zero")
+def divergence_as_k3(logits, reference):
+    log_p, log_q = logits.log_softmax(dim=-1), reference.log_softmax(dim=-1)
+    return (log_p.exp() * ((log_q - log_p).exp() - 1 - (log_q - log_p))).sum(dim=-1)
 
 
 wrong(

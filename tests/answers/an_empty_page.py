@@ -1,6 +1,7 @@
 """Answers to the exercises of an_empty_page."""
 
 import math
+from functools import partial
 
 import torch
 import torch.nn as nn
@@ -77,9 +78,27 @@ def _last(model, texts):
     return model(texts)[:, -1]
 
 
-def _differ(model, ids, others):
+def _differ(model, ids, others, factor=1e-5):
     last = _last(model, ids[None])
-    return (_last(model, others) - last).abs().amax(dim=-1) > 1e-5 * last.abs().max()
+    return (_last(model, others) - last).abs().amax(dim=-1) > factor * last.abs().max()
+
+
+def _differ_in_the_mean(model, ids, others):
+    last = _last(model, ids[None])
+    return (_last(model, others) - last).abs().mean(dim=-1) > 1e-5 * last.abs().max()
+
+
+def _differ_by_the_range(model, ids, others):
+    last = _last(model, ids[None])
+    return (_last(model, others) - last).abs().amax(dim=-1) > 1e-5 * (last.max() - last.min())
+
+
+FACTORS = (1e-3, 1e-4, 5e-6, 1e-6, 10 * torch.finfo().eps)
+ELSEWHERE = {
+    "mean": _differ_in_the_mean,
+    "range": _differ_by_the_range,
+    **{f"factor_{factor:.1e}": partial(_differ, factor=factor) for factor in FACTORS},
+}
 
 
 def _swapped(ids):
@@ -95,6 +114,13 @@ def swaps_of_all_that_follow(model, ids):
     return _differ(model, ids, torch.stack(rows))
 
 
+def _swaps_by(differ):
+    return lambda model, ids: differ(model, ids, _swapped(ids))
+
+
+wrong(
+    "swaps_noticed", "another_threshold", **{f"swaps_{name}": _swaps_by(d) for name, d in ELSEWHERE.items()}
+)
 right("swaps_noticed", swaps_in_one_batch=lambda model, ids: _differ(model, ids, _swapped(ids)))
 wrong(
     "swaps_noticed",
@@ -109,18 +135,26 @@ def _changed(ids, V):
     return torch.where(torch.eye(len(ids), dtype=torch.bool), (rows + 1) % V, rows)
 
 
-def _matters(model, ids):
+def _matters(model, ids, differ=_differ):
     V = model(ids[None]).shape[-1]
-    return _differ(model, ids, _changed(ids, V))
+    return differ(model, ids, _changed(ids, V))
 
 
 @right("context_length")
-def context_in_one_batch(model, ids):
-    matters = _matters(model, ids)
+def context_in_one_batch(model, ids, differ=_differ):
+    matters = _matters(model, ids, differ)
     return torch.tensor(len(ids) - int(matters.int().argmax()) if matters.any() else 0)
 
 
 right(
     "context_length", context_by_cumulative_sum=lambda model, ids: (_matters(model, ids).cumsum(0) > 0).sum()
+)
+wrong(
+    "context_length",
+    "another_threshold",
+    **{
+        f"context_{name}": lambda model, ids, d=d: context_in_one_batch(model, ids, d)
+        for name, d in ELSEWHERE.items()
+    },
 )
 wrong("context_length", context_as_an_int=lambda model, ids: int(context_in_one_batch(model, ids)))

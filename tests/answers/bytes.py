@@ -80,6 +80,18 @@ def online_with_all_scores_kept(blocks):
     return out
 
 
+@wrong("online_softmax")
+def online_in_the_blocks_themselves(blocks):
+    m, total, out = torch.tensor(-torch.inf), 0.0, 0.0
+    for scores, values in blocks:
+        new = torch.maximum(m, scores.max())
+        scores -= new
+        values *= scores.exp_()[:, None]
+        total = total * (m - new).exp() + scores.sum()
+        out, m = out * (m - new).exp() + values.sum(dim=0), new
+    return out / total
+
+
 wrong("online_softmax", online_by_index=lambda blocks: blocks[0][0].softmax(0) @ blocks[0][1])
 
 
@@ -100,6 +112,11 @@ def bytes_of_real_tensors(T, n_layer, n_head, n_kv_head, n_embd, dtype):
 @wrong("cache_bytes", "every_head_has_keys")
 def bytes_of_all_channels(T, n_layer, n_head, n_kv_head, n_embd, dtype):
     return 2 * T * n_layer * n_embd * dtype.itemsize
+
+
+@wrong("cache_bytes", "always_two_bytes")
+def bytes_of_16_bits(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    return 2 * T * n_layer * n_kv_head * (n_embd // n_head) * 2
 
 
 @wrong("cache_bytes", "keys_alone")

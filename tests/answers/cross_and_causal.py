@@ -93,3 +93,38 @@ def leaks_only_of_the_second_half(models, x):
     half = len(x) // 2
     other = torch.cat([x[:half], torch.randn_like(x[half:])])
     return torch.tensor([not torch.equal(m(other)[:half], m(x)[:half]) for m in models])
+
+
+def _leaks_told_by(changed, differ):
+    return lambda models, x: torch.tensor(
+        [any(bool(differ(m(changed(x, j))[:j], m(x)[:j])) for j in range(1, len(x))) for m in models]
+    )
+
+
+def _set(x, j, number):
+    y = x.clone()
+    y[j] = number
+    return y
+
+
+def _nudge(x, j):
+    return _set(x, j, x[j] + torch.arange(1.0, x.shape[1] + 1))
+
+
+right("leaks", leaks_by_whole_numbers=_leaks_told_by(_nudge, lambda a, b: not a.equal(b)))
+wrong(
+    "leaks",
+    "set_to_a_number",
+    **{
+        f"leaks_by_tokens_of_{n}": _leaks_told_by(
+            lambda x, j, n=n: _set(x, j, n), lambda a, b: not a.equal(b)
+        )
+        for n in (0, 1)
+    },
+)
+wrong(
+    "leaks",
+    "norms_compared",
+    leaks_by_norms=_leaks_told_by(_nudge, lambda a, b: a.norm() != b.norm()),
+    leaks_by_sizes=_leaks_told_by(_nudge, lambda a, b: (a.abs() != b.abs()).any()),
+)

@@ -41,6 +41,12 @@ wrong(
 )
 
 
+@wrong("scaled_weights", "detached")
+def weights_whose_gradients_are_nan(x, w_query, w_key):
+    scores = scores_of(x, w_query, w_key) / w_query.shape[-1] ** 0.5
+    return torch.softmax(scores + (scores - scores).abs().sqrt(), dim=-1)
+
+
 @right("predicted_variance")
 def law_in_place_on_a_copy(var_q, var_k, head_size, scale):
     out = var_q.clone()

@@ -40,6 +40,16 @@ def schedule_in_place(peak, steps, warmup, decay):
 
 wrong(
     "learning_rate_schedule",
+    "zero_at_the_last_step",
+    schedule_that_ends_in_zero=lambda peak, steps, warmup, decay: (
+        peak
+        * torch.minimum((torch.arange(steps) + 1) / warmup, (steps - 1 - torch.arange(steps)) / decay).clamp(
+            max=1
+        )
+    ),
+)
+wrong(
+    "learning_rate_schedule",
     schedule_in_a_table_of_integers=lambda peak, steps, warmup, decay: torch.full((steps,), peak).copy_(
         schedule_by_linspace(peak, steps, warmup, decay)
     ),

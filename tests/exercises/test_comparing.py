@@ -69,7 +69,13 @@ def test_gradients_are_those_of_the_reference_on_every_path():
     assert not holds(lambda x, unused: spread(x, unused).detach(), *x)
 
 
-def test_nan_and_a_write_in_place_are_no_detachment():
-    holds = differentiable(lambda x: x.exp()).holds
-    assert holds(lambda x: x.exp().add_(0), torch.ones(2))
-    assert holds(lambda x: x.exp() + 0 * x.sub(1).sqrt(), torch.ones(2))
+def test_a_write_in_place_and_the_nan_of_a_masked_row_are_no_detachment():
+    def with_nan(x, *mask):
+        return x.exp() + 0 * x.sub(1).sqrt()
+
+    x, mask = torch.ones(2), torch.tensor([[False, False], [True, False]])
+    holds = differentiable(lambda x, *mask: x.exp()).holds
+    assert holds(lambda x: x.exp().add_(0), x)
+    assert holds(with_nan, x, mask)
+    assert not holds(with_nan, x, mask[1:])
+    assert not holds(with_nan, x)

@@ -131,7 +131,7 @@ def test_a_mask_that_is_kept_for_the_next_batch_is_told():
 
     verdict = bad(keeps_mask, "padding_weights", seed=0)
     assert verdict.headline == "not yet: wrong when called again"
-    assert "keep something between calls" in verdict.message
+    assert "off for some values alone? Or does your function keep something between calls" in verdict.message
 
 
 @pytest.mark.parametrize(
@@ -195,6 +195,16 @@ def test_values_of_another_width_are_asked_for():
         return EXERCISES["online_softmax"].reference(blocks) + torch.zeros(3)
 
     assert not judged("online_softmax", averages_three_channels, 0).passed
+
+
+def test_a_quotient_that_is_infinite_is_not_only_told_of_a_logarithm():
+    def k3(logits, reference):
+        ratio = reference.log_softmax(-1) - logits.log_softmax(-1)
+        return (logits.softmax(-1) * (ratio.exp() - 1 - ratio)).sum(-1)
+
+    verdict = judged("kl_per_token", k3, 0)
+    assert verdict.mistakes == ("log_of_zero",)
+    assert "1 divided by it is inf" in verdict.message
 
 
 # Gradients

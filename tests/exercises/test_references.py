@@ -198,6 +198,7 @@ REACH |= {
     "every other token": 5,
     "no token": 0,
     "faint past": 1,
+    "slight past": 2,
 }  # of the others, all tokens
 
 ORACLES: dict[str, Callable] = {

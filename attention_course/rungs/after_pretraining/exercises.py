@@ -138,7 +138,8 @@ def draw_layers(generator: torch.Generator) -> list[tuple]:
 def draw_rewards(generator: torch.Generator) -> list[tuple]:
     """Draw rewards of groups: N == G, equal ones, right and wrong, and some on other scales.
 
-    In one group the deviation is about 0.001, beside which 1e-4 shows.
+    In one group the deviation is about 0.001, beside which 1e-4 shows. In the last, one answer of 32 is right,
+    or wrong: its advantage is above 5, or below -5.
     """
 
     def draw(N, G, scale=1.0):
@@ -149,6 +150,8 @@ def draw_rewards(generator: torch.Generator) -> list[tuple]:
     one_in_four = torch.eye(4)[torch.randint(4, (2,), generator=generator)]
     some_equal = draw(3, 4)
     some_equal[0], some_equal[2] = 1, 0
+    one_in_32 = torch.eye(32)[torch.randint(32, (2,), generator=generator)]
+    one_in_32[1] = 1 - one_in_32[1]
     scales = torch.tensor([[0.001], [1.0], [10.0]])
     return [
         (draw(2, 3),),
@@ -158,6 +161,7 @@ def draw_rewards(generator: torch.Generator) -> list[tuple]:
         (flips,),
         (draw(3, 6) * scales + 5 * scales,),
         (draw(4, 2),),
+        (one_in_32,),
     ]
 
 
@@ -272,7 +276,7 @@ OF_A_DIVERGENCE = (
         lambda f, logits, reference: close(f(logits, reference)[:, :1], f(logits[:, :1], reference[:, :1])),
     ),
     Property(
-        "The gradient of the logits is the divergence's own, with nothing detached on the way.",
+        "The gradient of the logits is the divergence's own: nothing was detached or became NaN on the way.",
         gradients_of_the_model,
         "detached",
     ),

@@ -270,6 +270,11 @@ def faint_past(x: Tensor) -> Tensor:
     return F.pad(x + 4.5e-3 * before.sign(), (1, 0), value=1e3)
 
 
+def slight_past(x: Tensor) -> Tensor:
+    """Move the logits by the sign of those of the token before: a little, and enough to count."""
+    return x + 1.1e-2 * F.pad(x, (0, 0, 1, 0))[:, :-1].sign()
+
+
 KINDS = {
     "bag of words": running_sum,
     "bigram": lambda x: x,
@@ -285,6 +290,7 @@ KINDS = {
     "first and last": lambda x: x + 0.01 * x[:, :1],
     "no token": lambda x: torch.ones_like(x),
     "faint past": faint_past,
+    "slight past": slight_past,
 }
 
 
@@ -293,10 +299,11 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
 
     Logits are large, tiny, all negative, or every other one is 0 but for rounding; or they rise together.
     Of "recency", earlier outputs are much larger than the last one. Of "faint past", one logit is much larger
-    than the others, all of which move a little, by 0.9e-5 of it.
+    than the others, all of which move a little, by 0.9e-5 of it. Of "slight past", three logits are as large,
+    and of the others one or two move, by 1.1e-5 of it.
     The token that a text begins with is the first of the vocabulary in one, and the last one in another.
     """
-    lengths = (7, 2, 5, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3, 7)
+    lengths = (7, 2, 5, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3, 7, 5)
     drawn = []
     for kind, T in zip(KINDS, lengths, strict=True):
         V = T + 3
@@ -328,6 +335,9 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
             ids[1::2] += 1
             table[1::2, ::2] *= -1
             table[::2, 1::2] *= -1
+        elif kind == "slight past":  # tokens before the large logits, each of which moves its own
+            ids, table = torch.randperm(T, generator=generator), torch.eye(V)
+            table[:, T:] = torch.tensor([1e3, 1e3, -1e3])
         elif kind == "recency":  # later tokens of the vocabulary have larger logits
             ids = torch.cat([torch.tensor([V - 1]), ids[ids < V - 1].sort().values])[:T]
             table += 3 * torch.arange(V)[:, None]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attention_course.exercises.comparing import close
+from attention_course.exercises.comparing import close, unchanged
 from attention_course.exercises.exercise import Property, exercise
 
 
@@ -107,6 +107,13 @@ def kept_of_each(average):
     return (found[-1] - found[2]) / 7  # from the third on, what a loop leaves behind is there, too
 
 
+def left_as_they_are(average, blocks):
+    """Give blocks that are no copies."""
+    given = list(blocks)
+    average(iter(given))
+    return unchanged(list(blocks.pairs), given)
+
+
 def in_reverse(average, blocks):
     """Give the last block first."""
     return close(average(blocks), average(Blocks(blocks.pairs[::-1])))
@@ -130,6 +137,7 @@ OF_AN_AVERAGE = (
         lambda f, blocks: most_held(f, blocks) == 0,
         "one_block_held",
     ),
+    Property("The blocks stay as they are.", left_as_they_are),
 )
 
 

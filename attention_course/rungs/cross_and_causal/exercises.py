@@ -230,6 +230,11 @@ def distances(x, q, k, v):
     return v - (x[:, None] - x).square().sum(dim=-1).triu(1).sum(dim=-1, keepdim=True)
 
 
+def signs(x, q, k, v):
+    """Flip the signs of channels, by sums over later tokens: every number keeps its size."""
+    return torch.where((20 * later(x)).sin() < 0, -v, v)
+
+
 KINDS = {
     "head": head(causal_mask),
     "window": head(lambda T: window_mask(T, 2)),
@@ -256,13 +261,15 @@ KINDS = {
     "differences": leaking(lambda x: in_64ths(x[:, -1:] - x[:, :1]), 1, 1, 1, 1),
     "weak": lambda x, q, k, v: 1 + v.sigmoid() + 4e-7 * later(v).sin(),  # float32 has steps of 1e-7 there
     "distances": distances,
+    "signs": signs,
 }
 
 
 def draw_models(generator: torch.Generator) -> list[tuple]:
     """Draw three models and tokens: obvious leaks, leaks at one position, and none.
 
-    Then leaks that only some changes reveal, or that are in one channel only, or weak.
+    Then leaks that only some changes reveal, or that are in one channel only, or weak. What "hole 0 4" leaks
+    is a token of ones, which stays the same if it is set to 1.
     """
 
     def tokens(T: int, C: int) -> Tensor:
@@ -274,13 +281,14 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     rounds = [
         (("head", "no mask", "change"), tokens(2, 2)),
         (("one step ahead", "previous", "next"), tokens(4, 3)),
-        (("window", "hole 0 4", "prefix"), tokens(6, 2)),
+        (("window", "hole 0 4", "prefix"), tokens(6, 2).index_fill(0, torch.tensor(4), 1.0)),
         (("mask after softmax", "hole 2 3", "hole 3 5"), tokens(6, 3)),
         (("one channel so far", "head", "window"), tokens(5, 4)),
         (("share of the length", "first channel", "weak"), eighths(5, 3)),
         (("squares", "directions", "last channel"), eighths(6, 4)),
         (("distances", "differences so far", "share of the length"), eighths(1, 3).repeat(5, 1)),
         (("differences", "each alone", "every other"), eighths(6, 4)),
+        (("head", "signs", "change"), eighths(6, 4)),
         (("window", "no mask", "next"), torch.zeros(4, 3)),  # a token that is zero stays the same if zeroed
     ]
     drawn = []
