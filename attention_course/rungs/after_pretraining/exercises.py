@@ -138,8 +138,8 @@ def draw_layers(generator: torch.Generator) -> list[tuple]:
 def draw_rewards(generator: torch.Generator) -> list[tuple]:
     """Draw rewards of groups: N == G, equal ones, right and wrong, and some on other scales.
 
-    In one group the deviation is about 0.001, beside which 1e-4 shows. In the last, one answer of 32 is right,
-    or wrong: its advantage is above 5, or below -5.
+    In one group the deviation is about 0.001, beside which 1e-4 shows. In the last, one answer of 32 is
+    right, or wrong: its advantage is above 5, or below -5.
     """
 
     def draw(N, G, scale=1.0):
