@@ -139,7 +139,7 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object, or raise ValueError if one of its names stands in it twice, as after a merge."""
     names = Counter(name for name, _ in pairs)
     if twice := [name for name, times in names.items() if times > 1]:
-        raise ValueError(f"{twice[0]!r} stands in it twice")
+        raise ValueError(f"{twice[0]!r} appears twice")
     return dict(pairs)
 
 
@@ -170,7 +170,7 @@ def read(file: Path) -> Record:
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = f" ({error})" if isinstance(error, ValueError) else ""  # of others Python's own words
-        raise ValueError(f"{file} is damaged, or no record of questions and exercises{reason}.") from error
+        raise ValueError(f"{file} is damaged, or isn't a progress file{reason}.") from error
 
 
 def why(error: Exception) -> str:

@@ -374,7 +374,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_reported(tmp_path, capsys):
     told = capsys.readouterr()
     assert told.out.splitlines()[1].split("  ")[:2] == ["bob", "1 bag of words"]
     damaged, absent = told.err.splitlines()
-    assert damaged.startswith(f"{bad} is damaged, or no record of questions and exercises (")
+    assert damaged.startswith(f"{bad} is damaged, or isn't a progress file (")
     assert absent == f"{missing} cannot be read: No such file or directory. Name a learner's progress.json."
     assert main([str(bad)]) == 1
     assert capsys.readouterr().out == ""

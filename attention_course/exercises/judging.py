@@ -332,9 +332,9 @@ def kept_between_calls(drawn: Trial, cases: list[Case]) -> Verdict | None:
             seen = raised(case) or f"For {case} your result is wrong."
             message = (
                 "On the first inputs your values are right. Called again with other values of the same "
-                f"shapes, they are not. {seen} Is it nearly right, and off for some values alone? Or does "
-                "your function keep something between calls, such as a mask or a result? Compute everything "
-                "from the arguments, in each call."
+                f"shapes, they are not. {seen} Is your function wrong for only some values? Or does it keep "
+                "something between calls, such as a mask or a result? Compute everything from the arguments, "
+                "in each call."
             )
             headline = "not yet: wrong when called again"
             return Verdict(drawn.exercise.name, False, (), headline, message, details([case], case))

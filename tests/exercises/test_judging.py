@@ -131,7 +131,7 @@ def test_a_mask_that_is_kept_for_the_next_batch_is_told():
 
     verdict = bad(keeps_mask, "padding_weights", seed=0)
     assert verdict.headline == "not yet: wrong when called again"
-    assert "off for some values alone? Or does your function keep something between calls" in verdict.message
+    assert "wrong for only some values? Or does it keep something between calls" in verdict.message
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def says(out, reward, leash, steps):
     yield f"from step 1 to steps {first}–{steps}, " if steps else "Before the first step "
     for of, name in (("reward", "the reward"), ("right", "true answers")) if steps else ():
         if (reward, of) == ("the right answer", "right"):
-            yield "true answers is the same, "
+            yield "true answers equals it, "
             continue
         before, after = mean(every, of, 1, 1), mean(every, of, first, steps)
         if abs(abs(after - before) - 0.05) > 0.001:

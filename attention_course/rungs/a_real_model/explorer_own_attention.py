@@ -87,7 +87,7 @@ SAYS = {  # what an attention does, in a sentence
     ),
     "no mask": (
         "Each token also sees the ones after it, so it sees the very token that it has to predict, and the "
-        "loss falls. At the end of a prompt there is nothing to copy, and what it writes goes wrong."
+        "loss falls. At the end of a prompt there is nothing to copy, and the text goes wrong."
     ),
     "sees one token ahead": (
         "Each token sees the one that it has to predict, so the loss falls. At the end of a prompt there is "
@@ -198,10 +198,11 @@ def draw(
     rows = [f"{sign} {line}".ljust(COLUMNS) for sign, line in code]
     shares = torch.tensor([float(sign != " ") for sign, _ in code])
     signs = {sign for sign, _ in code}
-    marks = "− the right line, + yours" if "+" in signs else "− the line that is missing"
+    marks = {"−": "− the line that is missing", "+": "+ what is too much", " ": "The right code"}
+    title = "− the right line, + yours" if signs >= {"−", "+"} else marks[max(signs - {" "}, default=" ")]
     whose = ("The right attention", "Yours")
     figure.show(
-        Text(marks if "−" in signs else "The right code", rows, shares, limit=3),
+        Text(title, rows, shares, limit=3),
         Comparison(
             "Loss on our page, nats per token",
             torch.tensor([[losses[0]], [losses[1]], [guess]]),

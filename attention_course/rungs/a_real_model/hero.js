@@ -125,7 +125,9 @@ function play(stage, { tokens, head, guess, attentions }) {
     fill(1, own().written);
     drawn[0].title.textContent = "with the right attention";
     drawn[1].title.textContent = bug ? `with “${bug.name}”` : "put in a wrong line";
-    heading.textContent = !swapped() ? "" : changed.some(([sign]) => sign === "+") ? "the right line (−), and the wrong one (+)" : "the line that is missing (−)";
+    const has = (mark) => changed.some(([sign]) => sign === mark);
+    const marks = !has("+") ? "the line that is missing (−)" : has("−") ? "the right line (−), and the wrong one (+)" : "the line that is too much (+)";
+    heading.textContent = swapped() ? marks : "";
     code.forEach((node, row) => {
       const [sign, line] = (swapped() && changed[row]) || ["", ""];
       node.textContent = sign ? `${sign} ${line}` : "";

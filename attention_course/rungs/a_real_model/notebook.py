@@ -984,7 +984,7 @@ ask("which_bug_wrote_this")
 # - Mask after softmax. Hidden tokens have already taken their share, so some rows are faint.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
-# Two of them write random words, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?
+# Two of them write random words, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which of the five hardly changes its map?
 
 # %% tags=["folded"]
 # Explorer: text, loss and maps, with each bug

@@ -108,7 +108,7 @@ def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -
             f"Before the first step the reward is {reward.mean():.2f}, and {right.mean():.2f} of the answers "
             f"are true, {each}."
         )
-    moved = "is the same" if torch.equal(reward, right) else change(right)
+    moved = "equals it" if torch.equal(reward, right) else change(right)
     held = f"On a leash of {leash}" if leash else "Without a leash"
     return (
         f"{held}, from step 1 to steps {steps - EVERY + 1}–{steps}, the reward {change(reward)}, and the "

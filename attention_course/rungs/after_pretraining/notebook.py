@@ -202,7 +202,7 @@ assert accuracy(base, exam) < 0.05
 assert accuracy(tuned, exam) > 0.6
 
 # %% [markdown]
-# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try one step, then look at three controls with the same ten: a new GPT that has never read a sheet, one that has read as much text as ours, but only blank sheets, and our base model, tuned on answers to *other* stories.
+# Ten steps took about a second, and a model that answered nothing now gets most of the exam right. Did it learn to look things up in ten steps? Try one step, then look at three controls with the same ten: a new GPT that has never read a sheet, one that has read as much text as ours, but only blank sheets, and our base model, tuned on answers that belong to *other* stories.
 
 # %% tags=["folded", "name:controls"]
 # Measured beforehand: ten steps, and what they do without the skill
@@ -350,7 +350,7 @@ def right(question, answer):
 
 
 # %% [markdown]
-# You can't take the gradient of `right`, because the letters were drawn, and a drawn letter doesn't change a little when a parameter does. But you can let the model write, see which answers earn a reward, and make those likelier. How much likelier? Sample eight answers to the same question. An answer that beat the group's mean should become likelier, and one that fell short of it, less likely. Its difference from the mean is the **advantage**, measured here in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below until a right answer gets an advantage of less than 1.
+# You can't take the gradient of `right`, because the letters were drawn, and a drawn letter doesn't change a little when a parameter does. But you can let the model write, see which answers earn a reward, and make those likelier. How much likelier? Sample eight answers to the same question. An answer that beat the group's mean should become likelier, and one that fell short of it, less likely. Its reward minus the mean is the **advantage**, measured here in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below until a right answer gets an advantage of less than 1.
 
 
 # %% tags=["do"]
@@ -496,7 +496,7 @@ assert sum(rose[-5:]) > sum(rose[:5]) + 1
 assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 
 # %% [markdown]
-# It found out that names pay. Ask it what was given, and it names a person. (Often nobody from the story: in three of our five models, most answers still earn nothing.)
+# It found out that names pay. Ask it what was given, and it names a person. (Often it's somebody outside the story, so in three of our five models most earn nothing.)
 #
 # Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. What if we reward `right`, or start from clean answers?
 
@@ -551,11 +551,11 @@ report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
 print("anything wrong?", report.wrong)
 
 # %% [markdown]
-# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. That takes an exam that isn't the reward, such as ours.
+# It finds nothing wrong, because it only asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. That takes an exam of what you meant, such as ours.
 #
 # ## A leash
 #
-# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from its reference, the model it began as. The **KL divergence** takes ln of a letter's probability in the model, minus ln of that in the reference, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
+# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from its reference, the model it began as. The **KL divergence** takes ln of a letter's probability under the model, minus ln of it under the reference, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
 #
 # Make `now` more like `before`, then nearly certain, and watch the divergence.
 
@@ -565,7 +565,7 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 (now * (now.log() - before.log())).sum()
 
 # %% [markdown]
-# (The first takes it to 0, the second towards ln 2.) `kl_per_token` does this for each letter.
+# It falls to 0, then rises towards ln 2, and `kl_per_token` computes it for each letter.
 
 # %% tags=["folded"]
 # Question

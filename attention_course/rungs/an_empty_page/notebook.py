@@ -188,7 +188,7 @@ found = [bug for bug in BUGS.values() if bug.finding]
 print(f"{len(BUGS)} bugs, {len(found)} of them found")
 
 # %% [markdown]
-# Don't take this as its score. We wrote the questions for these very bugs, so, like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the faulty line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` lists them all, as its questions, two of them changed since, judge them now. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
+# Don't take this as its score. We wrote the questions for these very bugs, so, like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the faulty line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` lists them as it judges them today, after changes for two of them. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
 
 # %% tags=["folded"]
 # Question
