@@ -117,5 +117,5 @@ def test_what_would_not_end_or_fill_the_memory_is_not_read(tmp_path, name):
         read_text(path)
     path.rename(tmp_path / "progress.json")
     assert read_ledger(tmp_path / "progress.json")[2]
-    with pytest.raises(ValueError, match="is damaged, or holds something else"):
+    with pytest.raises(ValueError, match="is damaged, or isn't a progress file"):
         progress.read(tmp_path / "progress.json")

@@ -149,6 +149,7 @@ def group(question: str) -> str:
 
 
 def merge(question: str) -> str:
+    question = question.replace("`", "")
     ranks = {pair: int(rank) for rank, pair in re.findall(r"(\d) for (\w+ \w+)", question)}
     characters = re.search(r"in characters ([\w ]+)\.", question)[1].split()
     assert "".join(characters) in question
