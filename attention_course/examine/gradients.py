@@ -29,7 +29,7 @@ from attention_course.training.loss import mean_loss
 DRAWS = 8  # of parameters and texts, after which what got no gradient is said to get none
 STEPS = [10.0**-power for power in range(2, 7)]  # too long ones bend, too short ones drown in rounding
 FEW = 8  # of so many rows of a table a right model reads more than one
-ROUNDING = 1e-5  # of the largest gradient: with noise, right models have 0.004 and more in each matrix
+LEAST_GRADIENT = 1e-5  # of the largest gradient: with noise, right models have 0.004 and more in each matrix
 SLACK = 0.02  # of a slope: right models in float32 stay below 0.001, ReLUs switch
 Gradient = tuple[str, nn.Parameter, Tensor | None]
 
@@ -73,7 +73,9 @@ def gradients(variants: ModelVariants) -> Finding:
         with suppress(Exception):  # in train mode it may refuse
             training = noisy.copied().train()
             if not silent.keys() & missing_gradients(training, gradients_of(training)).keys():
-                said = f"{len(silent)} of {len(grads)} get one in train mode only: {', '.join(silent)}."
+                said = (
+                    f"{len(silent)} of {len(grads)} get one in train mode only: {', '.join([*silent][:3])}."
+                )
                 return finding_if(False, said, cause="training", otherwise="doubtful")
     if silent:
         ids = noisy.draw(2, variants.short)
@@ -99,7 +101,7 @@ def gradients(variants: ModelVariants) -> Finding:
         said = f"All {len(grads)} that are trained do, but these are not trained: {names}."
         return finding_if(False, said, cause="frozen", otherwise="doubtful")
     if not silent and (faint := fainter_than_rounding(grads)):
-        said = f"Of {', '.join(faint[:3])} it is less than {ROUNDING:g} times the largest."
+        said = f"Of {', '.join(faint[:3])} it is less than {LEAST_GRADIENT:g} times the largest."
         return finding_if(False, said, cause="faint", otherwise="doubtful")
     if not silent and (alike := in_one_place(variants.wrapped)):
         said = f"All {len(grads)} do, but {alike} are two parameters in the same memory."
@@ -175,7 +177,7 @@ def either(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 def fainter_than_rounding(grads: list[Gradient]) -> list[str]:
     """Return the matrices of which the gradient is so small that it may be the rounding of zero."""
     sizes = {n: float(g.abs().max()) for n, p, g in grads if g is not None and p.dim() > 1 and not is_bias(n)}
-    return [name for name, size in sizes.items() if size < ROUNDING * max(sizes.values())]
+    return [name for name, size in sizes.items() if size < LEAST_GRADIENT * max(sizes.values())]
 
 
 def lists_of(name: str) -> set[str]:
