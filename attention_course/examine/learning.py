@@ -122,6 +122,8 @@ def by_heart(variants: ModelVariants) -> Finding:
         value, step = loss.item(), step + 1
         wrapped.tick(f"step {step} of {HEART_STEPS}")
     said = f"After {step} steps its loss on them is {value:.2f} nats; guessing costs {math.log(letters):.2f}."
+    if int(variants.table[-1].sum()) == 2:
+        return finding_if(value < 0.3, said, cause="two", otherwise="doubtful")
     return finding_if(value < 0.3, said)
 
 

@@ -111,3 +111,17 @@ def test_a_model_with_sparse_gradients_is_trained():
     finding = learning.by_heart.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
     assert finding.verdict == "right", finding
     assert model.tokens.sparse
+
+
+def test_two_tokens_of_context_need_not_memorize_a_batch():
+    class Trigram(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before, self.last = nn.Embedding(V, V), nn.Embedding(V, V)
+
+        def forward(self, ids):
+            return self.last(ids) + self.before(ids).roll(1, dims=1).index_fill(1, torch.tensor([0]), 0.0)
+
+    finding = learning.by_heart.put_to(ModelVariants(WrappedModel(Trigram(), V, BLOCK)), {})
+    assert finding.verdict == "doubtful", finding
+    assert "two tokens" in finding.cause
