@@ -61,7 +61,7 @@ def even_attention(variants: ModelVariants) -> Finding:
         raise CannotAskError("The effect of a token fades with its distance, in all texts alike.")
     return finding_if(
         seen > MIN_EFFECTIVE_SHARE * reached,
-        f"The last logits depend on {reached} earlier tokens, as on {seen:.1f} that count alike.",
+        f"The last logits depend on {reached} earlier tokens, in effect on {seen:.1f} of them.",
         f"More than {MIN_EFFECTIVE_SHARE * reached:.1f}: a new model has no reason yet to prefer one.",
         otherwise="doubtful",
     )

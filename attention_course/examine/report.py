@@ -48,7 +48,7 @@ class Finding:
         if self.verdict in ("right", "not asked"):
             return ""
         first = f"This follows from “{self.follows_from}”: fix that first."
-        expected = f"Expected: {self.expected} " if self.expected else ""
+        expected = f"(Expected: {self.expected}) " if self.expected else ""
         return f"{expected}{first if self.follows_from else self.cause} (Rung {self.rung})"
 
     def __str__(self) -> str:

@@ -315,7 +315,9 @@ def loaded(variants: ModelVariants) -> Finding:
     """Spoil the buffers that state_dict() leaves out, as to_empty() does, and load the rest."""
     noisy, made = variants.with_noise, variants.with_noise.copied().eval()
     if not any(hasattr(made.model, name) for name in REBUILT):
-        raise CannotAskError(f"It has no {', '.join(REBUILT)}, as models that are built without memory do.")
+        raise CannotAskError(
+            f"It has none of {', '.join(REBUILT)}, so nothing suggests that its buffers are ever left empty."
+        )
     state, ids = noisy.state_dict(), noisy.draw(2, variants.short, seed=25)
     lost = {name: buffer for name, buffer in made.named_buffers() if name not in state}
     if not lost:

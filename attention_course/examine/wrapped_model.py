@@ -36,7 +36,7 @@ SURE = 64.0  # times its logits a model nearly always draws the likeliest token
 NEVER = -1e4  # a logit at which a token never comes
 BORROWS = (
     "forward() of a copy computes with the parameters of another object: of the model that was copied. Does "
-    "it call a lambda that holds self? Write a method."
+    "it call a lambda that holds self? Write a method. Is it a TorchScript module? Pass what it was made of."
 )
 ROUNDING = 100  # times the rounding error of one operation: a deep model in float32 stays below a tenth of it
 

@@ -20,15 +20,15 @@ def mean(every, of, first, last):
 
 def says(out, reward, leash, steps):
     every, first = runs(reward, leash), steps - rewarding.EVERY + 1
-    yield f"from step 1 to steps {first}–{steps}, " if steps else "Before the first step "
+    yield f", by steps {first}–{steps} the reward " if steps else "Before the first step "
     for of, name in (("reward", "the reward"), ("right", "true answers")) if steps else ():
         if (reward, of) == ("the right answer", "right"):
             yield "true answers equals it, "
             continue
-        before, after = mean(every, of, 1, 1), mean(every, of, first, steps)
-        if abs(abs(after - before) - 0.05) > 0.001:
-            moves = "hardly moves" if abs(after - before) < 0.05 else "rises" if after > before else "falls"
-            yield f"{name} {moves} ("
+        before, after = round(mean(every, of, 1, 1), 2), round(mean(every, of, first, steps), 2)
+        hardly = round(abs(after - before), 2) < 0.05
+        moves = "hardly moves" if hardly else "rises" if after > before else "falls"
+        yield f"{name} {moves} ({before:.2f} → {after:.2f})"
 
 
 @pytest.mark.parametrize("reward", rewarding.REWARDS)

@@ -23,7 +23,7 @@ def says(out, bug):
     else:
         assert BUGS[bug].file == ONE_FILE
         assert out["finding"].verdict in ("wrong", "doubtful")
-        yield f"“{BUGS[bug].finding}” names it. {out['finding'].measured} {out['finding'].cause}"
+        yield f"“{BUGS[bug].finding}” catches it. {out['finding'].measured} {out['finding'].cause}"
 
 
 def moved(bug):

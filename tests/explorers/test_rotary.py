@@ -17,8 +17,10 @@ def says(out, position, distance, head_size, base):
     torch.testing.assert_close(out["scores"], scores, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(out["first"], out["scores"][distance], atol=1e-3, rtol=1e-3)
     yield f"Query at position {position + distance}, key at position {position}: score "
-    yield f"score {written(out['scores'][distance])}. The same query and key at positions {distance} and 0 "
-    yield f"have the score {written(out['first'])}. From one position to the next, pair 0 turns by 57°"
+    yield f"score {written(out['scores'][distance])}. "
+    if position:
+        yield f"same query and key at positions {distance} and 0 have the score {written(out['first'])}. "
+    yield "From one position to the next, pair 0 turns by 57°"
 
 
 @pytest.mark.parametrize(

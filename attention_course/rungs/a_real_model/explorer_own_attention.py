@@ -198,7 +198,7 @@ def draw(
     rows = [f"{sign} {line}".ljust(COLUMNS) for sign, line in code]
     shares = torch.tensor([float(sign != " ") for sign, _ in code])
     signs = {sign for sign, _ in code}
-    marks = {"−": "− the line that is missing", "+": "+ what is too much", " ": "The right code"}
+    marks = {"−": "− the line that is missing", "+": "+ what shouldn't be there", " ": "The right code"}
     title = "− the right line, + yours" if signs >= {"−", "+"} else marks[max(signs - {" "}, default=" ")]
     whose = ("The right attention", "Yours")
     figure.show(

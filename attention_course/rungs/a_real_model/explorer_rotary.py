@@ -83,6 +83,11 @@ def draw(
     speeds = [(f"pair {i}", f"{d:.2g}°") for i, d in zip(pairs.tolist(), degrees.tolist(), strict=True)]
     turns = [f"{pair} turns by {angle}" for pair, angle in (speeds[0], speeds[-1])][: len(speeds)]
     labels = [f"{pair}: {angle}/step" for pair, angle in speeds]
+    there = (
+        f"The same query and key at positions {distance} and 0 have the score {format_number(first.item())}. "
+        if position
+        else ""
+    )
     figure.show(
         Arrows("Pairs of channels, turned by the position", arrows, labels, ["query", "key"], CIRCLES),
         Lines(
@@ -96,8 +101,7 @@ def draw(
         ),
         caption=(
             f"Query at position {position + distance}, key at position {position}: score "
-            f"{format_number(scores[distance].item())}. The same query and key at positions {distance} and 0 "
-            f"have the score {format_number(first.item())}. From one position to the next, "
+            f"{format_number(scores[distance].item())}. {there}From one position to the next, "
             f"{', and '.join(turns)}."
         ),
     )

@@ -126,7 +126,7 @@ function play(stage, { tokens, head, guess, attentions }) {
     drawn[0].title.textContent = "with the right attention";
     drawn[1].title.textContent = bug ? `with “${bug.name}”` : "put in a wrong line";
     const has = (mark) => changed.some(([sign]) => sign === mark);
-    const marks = !has("+") ? "the line that is missing (−)" : has("−") ? "the right line (−), and the wrong one (+)" : "the line that is too much (+)";
+    const marks = !has("+") ? "the line that is missing (−)" : has("−") ? "the right line (−), and the wrong one (+)" : "the line that shouldn't be there (+)";
     heading.textContent = swapped() ? marks : "";
     code.forEach((node, row) => {
       const [sign, line] = (swapped() && changed[row]) || ["", ""];

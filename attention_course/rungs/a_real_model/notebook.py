@@ -174,7 +174,7 @@ class SwiGLU(nn.Module):
 
 
 # %% [markdown]
-# In the next cell the gate gets b and the hidden layer a. Guess which of the three pairs gives a large output, run it, and then try pairs of your own.
+# Each pair below is (a, b), a for the hidden layer and b for the gate. Guess which of the three gives a large output, run it, and then try pairs of your own.
 
 # %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
@@ -185,11 +185,11 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# With b at −4 hardly anything gets through, and with b at 4 nearly 4 times a. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1,536<!--given-->, as in the file. (The paper shows that a gate is better, without an explanation.)
+# With b at −4 hardly anything gets through, and with b at 4 nearly 4 times a. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1,536<!--given-->, as in the file. (The paper shows that a gate helps, but not why.)
 #
 # ## Fewer keys than queries
 #
-# `attn_q` has 576<!--given--> rows, 9 heads of 64 channels, but `attn_k` and `attn_v` have only 192<!--given-->, enough for 3. In grouped-query attention (rung {multi_head}) several heads share keys and values, but each still asks its own question.
+# `attn_q` has 576<!--given--> rows, for 9 heads of 64 channels, but `attn_k` and `attn_v` have only 192<!--given-->, for 3 heads. In grouped-query attention (rung {multi_head}) several heads share keys and values, but each still asks its own question.
 
 # %% tags=["folded"]
 # Question
@@ -234,7 +234,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Pour it in
 #
-# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that comes below (Touvron et al. 2023). Here are the changes and the sizes, and on the right Llama 3 (Grattafiori et al. 2024), which has the same parts in other sizes.
+# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that we'll get to (Touvron et al. 2023). Here are the changes and the sizes, with Llama 3 (Grattafiori et al. 2024) on the right.
 #
 # | part | your GPT | SmolLM2 | Llama 3 8B |
 # | --- | --- | --- | --- |
@@ -910,7 +910,7 @@ def try_out(own, name="yours"):
 try_out(my_attention)
 
 # %% [markdown]
-# Your four lines run in all thirty layers, and it says Paris. The loss is the same as before, and in the bottom row of the second map, “Poor” looks at Sam.
+# Your four lines run in all thirty layers, and it says Paris. The loss is the same as before, and in the bottom row of the second map, “Poor” looks at Sam, the column after “poor”.
 #
 # Now break it. In the opening picture the loss fell without the mask, because each token could see the one that it had to predict. Suppose that each layer lets a token see only *one* token ahead. (Over thirty layers that adds up to thirty.)
 
@@ -949,13 +949,13 @@ def broken(bug):
         scores = q @ k.transpose(-2, -1)
         if bug != "no scale":
             scores = scores * q.shape[-1] ** -0.5
-        if bug == "mask off by one":
+        if bug == "sees one token ahead":
             mask = torch.ones_like(mask).tril(1)
-        if bug != "mask after softmax":
+        if bug != "mask after the softmax":
             scores = scores.masked_fill(~mask, float("-inf"))
-        dim = -2 if bug == "softmax over queries" else -1
+        dim = -2 if bug == "softmax over the queries" else -1
         weights = torch.softmax(scores, dim=dim)
-        if bug == "mask after softmax":
+        if bug == "mask after the softmax":
             weights = weights * mask
         output = weights @ v
         if bug == "heads merged without transpose":
@@ -979,12 +979,12 @@ ask("which_bug_wrote_this")
 # Each bug leaves its own traces.
 #
 # - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. About France it still writes English, but misses the answer.
-# - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes random words at a loss of about 10<!--given-->, hardly better than a guess.
-# - Mask off by one (in the explorer, “sees one token ahead”). Weight appears right above the diagonal, and the loss is too good.
-# - Mask after softmax. Hidden tokens have already taken their share, so some rows are faint.
+# - Softmax over the queries. The columns of a map sum to 1 instead of the rows, and the model writes random words at a loss of about 10<!--given-->, hardly better than a guess.
+# - Sees one token ahead. Weight appears right above the diagonal, and the loss is too good.
+# - Mask after the softmax. Hidden tokens have already taken their share, so some rows are faint.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
-# Two of them write random words, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which of the five hardly changes its map?
+# Softmax over the queries and heads merged both write nonsense, and a map tells them apart. In the explorer, choose the prompt “the drum” and head `17.4`. Which of the five hardly changes its map?
 
 # %% tags=["folded"]
 # Explorer: text, loss and maps, with each bug

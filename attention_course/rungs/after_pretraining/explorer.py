@@ -111,7 +111,7 @@ def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -
     moved = "equals it" if torch.equal(reward, right) else change(right)
     held = f"On a leash of {leash}" if leash else "Without a leash"
     return (
-        f"{held}, from step 1 to steps {steps - EVERY + 1}–{steps}, the reward {change(reward)}, and the "
+        f"{held}, by steps {steps - EVERY + 1}–{steps} the reward {change(reward)}, and the "
         f"share of true answers {moved}, {each}. By then the models are {kl[:, -EVERY:].mean():.2f} "
         "nats (KL) per answer away from where they started."
     )
@@ -119,6 +119,8 @@ def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -
 
 def change(curves: Tensor) -> str:
     """Return in words what becomes of the mean of S curves, shape (S, N), from the first step to the last."""
-    before, after = curves[:, 0].mean().item(), curves[:, -EVERY:].mean().item()
-    moves = "hardly moves" if abs(after - before) < MOVED else "rises" if after > before else "falls"
+    before, after = (round(curves[:, of].mean().item(), 2) for of in (0, slice(-EVERY, None)))
+    moves = (
+        "hardly moves" if round(abs(after - before), 2) < MOVED else "rises" if after > before else "falls"
+    )
     return f"{moves} ({before:.2f} → {after:.2f})"

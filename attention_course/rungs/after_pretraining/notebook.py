@@ -80,7 +80,7 @@ for _ in range(5):
     print(draw_sheet(rng), end="")
 
 # %% tags=["long:1000"]
-base = train_base(steps=1000)  # your loop; it takes about a minute
+base = train_base(steps=1000)  # takes about a minute
 
 # %% tags=["nbval-ignore-output", "name:exam"]
 # an exam about stories that are in no sheet
@@ -220,7 +220,7 @@ print(f"all kinds: blank sheets {blank}, answers of others {others_tuned}")
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPTs answer nothing, and those that have read blank sheets score {{blank}} in all. So ten steps don't teach the skill. Those tuned on the answers to other stories score {{others_tuned}}. Our base models now get nearly every “What?” and “Where?” right, which they could do before, and “Who got it?” about as often as with the first letter given. So ten steps bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+# The new GPTs answer nothing, and those that have read blank sheets score {{blank}} in all. So ten steps don't teach the skill. Tuned on answers to other stories, they score {{others_tuned}}, so form alone isn't enough. Our base models now get nearly every “What?” and “Where?” right, which they could do before, and “Who got it?” about as often as with the first letter given. So ten steps bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
 # Then why pretrain at all? After 120 steps the new GPT also answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while plain text already exists.
 #
@@ -262,7 +262,7 @@ for way, better in zip(ways, (1, 5, 5)):
 #
 # ## Two thin matrices
 #
-# Fine-tuning trained all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters fills 140<!--given--> GB in 16<!--given--> bits, and so would a tuned copy for each task. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
+# Fine-tuning trained all {{sum(p.numel() for p in base.parameters()):,}} parameters. Here that costs next to nothing, but a model with 70<!--given--> billion parameters takes 140<!--given--> GB at 16<!--given--> bits per number, and so does each tuned copy. Training takes several times as much, for gradients and for AdamW's two numbers per parameter.
 #
 # **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256<!--given--> × 64<!--given-->, then with **rank** 1, B has a single column, and A a single row. B starts at 0, so at first you still have the old model.
 
@@ -496,7 +496,7 @@ assert sum(rose[-5:]) > sum(rose[:5]) + 1
 assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 
 # %% [markdown]
-# It found out that names pay. Ask it what was given, and it names a person. (Often it's somebody outside the story, so in three of our five models most earn nothing.)
+# It found out that names pay. Ask it what was given, and it names a person. (Often it's somebody outside the story, so in three of our five models most answers earn nothing.)
 #
 # Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. What if we reward `right`, or start from clean answers?
 
@@ -544,7 +544,7 @@ assert max(abs(before - after) for before, after, _ in others) < 0.01
 #
 # Paid for names after clean answers, four of the five hardly change, and the weakest gets worse. It was the sloppy start that let them cheat.
 #
-# Would rung {an_empty_page}'s examiner, which tests models, have noticed?
+# Would rung {an_empty_page}'s examiner, a program that tests models, have noticed?
 
 # %% tags=["do", "nbval-ignore-output"]
 report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
@@ -555,7 +555,7 @@ print("anything wrong?", report.wrong)
 #
 # ## A leash
 #
-# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from its reference, the model it began as. The **KL divergence** takes ln of a letter's probability under the model, minus ln of it under the reference, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
+# So people who train with rewards often keep the model on a leash. The loss then also includes how far the model has moved from its reference, the model it began as. The **KL divergence** is the log-probability of a letter under the model, minus that under the reference, averaged over what the model would write next. In the loop it's `kl`, and a larger `kl_weight` is a shorter leash.
 #
 # Make `now` more like `before`, then nearly certain, and watch the divergence.
 
@@ -572,7 +572,7 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 ask("divergence_at_the_start")
 
 # %% [markdown]
-# The explorer has a third reward, for long answers. **Which leash keeps the model honest when it's paid for names?** (1 is the shortest.)
+# The explorer has a third reward, for long answers (from 0 to 1). **Which leash best keeps the model honest when it's paid for names?** (1 is the shortest.)
 
 # %% tags=["folded"]
 # Explorer: three rewards, three leashes, measured beforehand
@@ -620,9 +620,9 @@ print(
 )
 
 # %% [markdown]
-# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. But when they sample, the models paid for names score {{cheats_held}} on this leash, less than before ({{sampled_before}}), while the honest ones score {{sampled_held}}, nearly as much as without ({{sampled_free}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. Yet sampled, the models paid for names score {{cheats_held}} on this leash, less than before ({{sampled_before}}).
 #
-# That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length, all five models get worse at “Who got it?” even on a leash of 1<!--given-->, one of them from {{long_before:.2f}} to {{long_after:.2f}}.
+# That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length on a leash of 1<!--given-->, the total hardly moves, but all five models get worse at “Who got it?”, one of them from {{long_before:.2f}} to {{long_after:.2f}}.
 #
 # ## What it looks like in a real model
 #

@@ -135,5 +135,5 @@ def draw(
         Bars("loss before training", losses, ["ln V", "this one"], "nats", (0, LARGEST)),
         caption=right
         if finding is None
-        else f"“{finding.name}” names it. {finding.measured} {finding.cause}{pale}",
+        else f"“{finding.name}” catches it. {finding.measured} {finding.cause}{pale}",
     )

@@ -16,7 +16,7 @@ hero("an_empty_page")
 # %% [markdown]
 # **You need** all rungs up to [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb). Only the end needs [rung {a_real_model}]({a_real_model}.ipynb), because your page then takes the parameters of a real model.
 #
-# <!--time--> Most of that is your GPT, not counting its version for SmolLM2.
+# <!--time--> Most of the exercise time goes into your GPT, and its version for SmolLM2 isn't counted.
 #
 # <!--test-out-->
 #
@@ -97,7 +97,7 @@ check("gpt", MyGPT)
 # 6. Norms, one before each part and one at the end, so that the numbers stay in a range.
 # 7. Logits, a score for each token of the vocabulary at every position.
 #
-# If the check reports an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see which line fails. If you'd rather use an editor, write in the empty file `my_gpt.py` next to this notebook, and replace the cell above with `%run my_gpt.py` and `check("gpt", MyGPT)`.
+# If the check reports an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see which line fails. If you'd rather use an editor, write in `my_gpt.py`, next to this notebook, and replace the cell above with `%run my_gpt.py` and `check("gpt", MyGPT)`.
 
 # %% tags=["folded"]
 # Question
@@ -188,7 +188,7 @@ found = [bug for bug in BUGS.values() if bug.finding]
 print(f"{len(BUGS)} bugs, {len(found)} of them found")
 
 # %% [markdown]
-# Don't take this as its score. We wrote the questions for these very bugs, so, like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the faulty line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` lists them as it judges them today, after changes for two of them. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
+# Don't take this as its score. We wrote the questions for these very bugs, so, like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the faulty line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` lists today's verdicts, after we changed the examiner for two of them. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
 
 # %% tags=["folded"]
 # Question
@@ -283,7 +283,7 @@ print(f"{how_many} of the answers are right")
 # %% [markdown]
 # It's worth looking back here. Rung {bag_of_words} averaged the past with a loop, and the same idea, with weights that depend on what the tokens say, now answers questions, on a page of your own.
 #
-# If yours isn't there yet, it's usually for one of two reasons. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page needs far more steps. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# If your page passes the check but answers badly, it's usually for one of two reasons. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page needs far more steps. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
 # ## From another model
 #
@@ -351,7 +351,7 @@ except RuntimeError as error:
 #
 # ## Break it
 #
-# Here are three models, each with one bug, drawn again whenever you run the cell. They're smaller than your page, so use ids below `broken[0].vocab_size`, not below V. Look at their tables, test whatever else you like, and guess before the examiner speaks. Good tests are a second call with the same ids, the first loss and the gradients. `broken[0](ids, targets)` returns logits and a loss.
+# Here are three models with one bug each (and others when you run the cell again). They're smaller than your page, so use ids below `broken[0].vocab_size`, not below V. Look at their tables, test whatever else you like, and guess before the examiner speaks. Good tests are a second call with the same ids, the first loss and the gradients. `broken[0](ids, targets)` returns logits and a loss.
 
 # %% tags=["nbval-ignore-output"]
 generator = torch.Generator()
@@ -398,7 +398,7 @@ for bug, each, guess in zip(bugs, broken, my_guesses):
 #
 # ## Explore: bugs that look alike
 #
-# **Which bugs look alike from the outside, and which question tells them apart?** Choose a bug and look at its table first. Then find a second bug with the same table, and the panel that tells the two apart.
+# **Which bugs look alike from the outside, and which question tells them apart?** Choose a bug and look at its table first. Then find a second bug with the same table, and see whether another panel tells the two apart. (It can't always.)
 
 # %% tags=["folded"]
 # Explorer: planted bugs, seen from the outside
@@ -480,7 +480,7 @@ def my_copies(page, theirs):
 #
 # ### More: our page of today
 #
-# Its names are different, so `copies` translates them.
+# Our page has names of its own, so `copies` translates them.
 
 
 # %% tags=["name:today"]
@@ -570,7 +570,7 @@ def copies(page, theirs):
 # %% [markdown]
 # ### Copy, compare, talk
 #
-# How will you know that the numbers ended up where they belong? Compare your logits with those of rung {a_real_model}'s model on the same text.
+# How will you know that the numbers ended up where they belong? Compare your logits with those of rung {a_real_model}'s model on the same text. (If you don't have that model yet, run `load_smollm()` first, which downloads 93<!--given--> MB.)
 
 # %%
 if not smollm_path().exists():
@@ -645,6 +645,6 @@ with torch.no_grad():
 # 2. Right shapes and a falling loss prove little, so ask what each output depends on, and what it must not depend on.
 # 3. Fix the first finding, then ask again.
 #
-# You've come from a loop that averaged the past to a GPT that you can write from scratch, and test without reading its code.
+# You can now write a GPT from scratch, and test one without reading its code.
 #
 # <!--neighbours-->
