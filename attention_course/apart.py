@@ -137,7 +137,13 @@ class Worker:
             self.end()
         if self.process is None:
             # What lies in the learner's folder comes last: a tokenize.py is not to be taken for Python's.
-            last = {os.path.realpath(".")} - {os.path.realpath(COURSE)}
+            try:
+                last = {os.path.realpath(".")} - {os.path.realpath(COURSE)}
+            except FileNotFoundError as error:
+                raise FileNotFoundError(
+                    "The folder that this Python works in was removed, so no process can be started in it. "
+                    "Call os.chdir(...) with a folder that exists, or start the notebook again."
+                ) from error
             paths = [path for path in sys.path if path and os.path.realpath(path) not in last]
             given = f"{self.work!r}, {self.prepare!r}, forks={self.forks}"
             self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would get full

@@ -97,6 +97,14 @@ def test_worker__is_replaced_if_it_was_killed_and_ends_with_its_parent(monkeypat
     worker.end()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="There it cannot be removed.")
+def test_a_working_folder_that_was_removed_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(FileNotFoundError, match="was removed.* os.chdir"):
+        Worker("builtins:print").start()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="There a process has no group.")
 def test_what_it_starts_ends_with_it(ask):
     _, (_, pid), _ = ask("import subprocess; send('started', subprocess.Popen(['sleep', '99']).pid)")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from filelock import FileLock, Timeout
 
 from attention_course.files import printable
 from attention_course.gpt import GPT, GPTConfig, generate
@@ -148,6 +149,23 @@ def process_group(options: argparse.Namespace) -> Iterator[None]:
         dist.destroy_process_group()
 
 
+@contextlib.contextmanager
+def alone(checkpoint: Path | None) -> Iterator[None]:
+    """Let no other training write this checkpoint meanwhile; ValueError if one does already."""
+    with contextlib.ExitStack() as stack:
+        if checkpoint and checkpoint.name and os.access(checkpoint.parent, os.W_OK):  # else, saving tells it
+            try:
+                lock = FileLock(checkpoint.with_name(f".{checkpoint.name}.lock"), timeout=0)
+                stack.enter_context(lock)
+            except Timeout as error:
+                raise ValueError(
+                    f"another training writes {checkpoint}. Wait for it, or give another --checkpoint."
+                ) from error
+            except OSError:  # a name that is too long: saving tells that, too
+                pass
+        yield
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command line.
 
@@ -157,7 +175,8 @@ def main(argv: list[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for characters that it cannot encode
     try:
-        with process_group(options):
+        first = os.environ.get("RANK", "0") == "0"  # of the processes of torchrun
+        with alone(options.checkpoint if first else None), process_group(options):
             finished = train_from_options(options)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         sys.exit(printable(f"training: {error}", keep="\n"))

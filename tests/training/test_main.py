@@ -140,6 +140,14 @@ def test_a_sample_is_printed_as_far_as_possible(text, monkeypatch):
     assert not set(printed) - {*range(32, 127), 9, 10}
 
 
+def test_two_trainings_do_not_write_one_checkpoint(text, tmp_path):
+    """The second is refused while the first goes on, and may have it afterwards."""
+    options = [f"--text={text}", f"--checkpoint={tmp_path / 'gpt.pt'}", *SMALL]
+    with command_line.alone(tmp_path / "gpt.pt"), pytest.raises(SystemExit, match="another training writes"):
+        main(options)
+    main(options)
+
+
 def test_a_short_text_and_a_foreign_checkpoint_are_told_from_the_command_line(text):
     with pytest.raises(SystemExit, match="is not a checkpoint of this course"):
         main([f"--text={text}", f"--checkpoint={text}", *SMALL])
