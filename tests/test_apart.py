@@ -101,7 +101,7 @@ def test_worker__is_replaced_if_it_was_killed_and_ends_with_its_parent(monkeypat
 def test_a_working_folder_that_was_removed_is_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
-    with pytest.raises(FileNotFoundError, match="was removed.* os.chdir"):
+    with pytest.raises(FileNotFoundError, match="was removed"):
         Worker("builtins:print").start()
 
 
