@@ -596,7 +596,7 @@ def test_a_generate_that_draws_once_and_repeats_it_is_found():
 
     finding = asked(writing.writes_predictions, Once())
     assert finding.verdict == "wrong"
-    assert "repeats the token" in finding.cause
+    assert "repeats a token" in finding.cause
 
 
 @pytest.mark.parametrize("mode", [True, False])
