@@ -200,6 +200,24 @@ def test_a_call_in_eval_mode_leaves_no_trace_in_train_mode():
     assert "switched off for good" in finding.cause
 
 
+def test_what_each_call_in_train_mode_moves_is_not_blamed_on_the_call_in_eval_mode():
+    """DeepSeek's router adds to its biases after each step; by the third call other experts are chosen."""
+
+    class Balancing(Model):
+        def __init__(self):
+            super().__init__(V, BLOCK)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, ids):
+            logits, _ = super().forward(ids)
+            moved = logits + 0.1 * (self.calls > 1)
+            self.calls += self.training
+            return moved
+
+    finding = findings.stateless.put_to(ModelVariants(WrappedModel(Balancing(), V, BLOCK)), {})
+    assert finding.verdict == "right", finding
+
+
 def test_a_buffer_that_chooses_experts_has_an_effect():
     class Balanced(Model):
         def __init__(self):
