@@ -159,7 +159,8 @@ def alone(checkpoint: Path | None) -> Iterator[None]:
                 stack.enter_context(lock)
             except Timeout as error:
                 raise ValueError(
-                    f"another training writes {checkpoint}. Wait for it, or give another --checkpoint."
+                    f"another training writes {checkpoint}. Wait for it, or give another --checkpoint. "
+                    f"If there is none, delete {error.lock_file}."
                 ) from error
             except OSError:  # a name that is too long: saving tells that, too
                 pass

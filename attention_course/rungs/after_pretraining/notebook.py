@@ -212,6 +212,7 @@ for control in controls:
 blank = spread("blank sheets", "greedy", steps=10)
 others_tuned = spread("answers of others", "greedy", steps=10)
 assert not any(scores("a new model", "greedy", steps=10))
+assert max(scores("answers of others", "greedy", steps=10)) < 0.5
 for kind in ("thing", "place"):
     assert min(scores("answers", kind, steps=10)) > 0.98
     assert max(scores("blank sheets", kind, steps=10)) < 0.5
@@ -544,7 +545,7 @@ assert max(abs(before - after) for before, after, _ in others) < 0.01
 #
 # Paid for names after clean answers, four of the five hardly change, and the weakest gets worse. It was the sloppy start that let them cheat.
 #
-# Would rung {an_empty_page}'s examiner, a program that tests models, have noticed?
+# Would rung {an_empty_page}'s examiner, which tests models, have noticed?
 
 # %% tags=["do", "nbval-ignore-output"]
 report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
@@ -620,9 +621,9 @@ print(
 )
 
 # %% [markdown]
-# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. Yet sampled, the models paid for names score {{cheats_held}} on this leash, less than before ({{sampled_before}}).
+# With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. Yet when sampled, the models paid for names score {{cheats_held}} on this leash, less than before ({{sampled_before}}).
 #
-# That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length on a leash of 1<!--given-->, the total hardly moves, but all five models get worse at “Who got it?”, one of them from {{long_before:.2f}} to {{long_after:.2f}}.
+# That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length, all five models get worse at “Who got it?” even on a leash of 1<!--given-->, one of them from {{long_before:.2f}} to {{long_after:.2f}}. (The explorer's mean hides that.)
 #
 # ## What it looks like in a real model
 #
