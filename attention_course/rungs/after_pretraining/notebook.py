@@ -221,7 +221,7 @@ print(f"all kinds: blank sheets {blank}, answers of others {others_tuned}")
 assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPTs answer nothing, and those that have read blank sheets score {{blank}} in all. So ten steps don't teach the skill. Tuned on answers to other stories, they score {{others_tuned}}, so form alone isn't enough. Our base models now get nearly every “What?” and “Where?” right, which they could do before, and “Who got it?” about as often as with the first letter given. So ten steps bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
+# The new GPTs answer nothing, and those that have read blank sheets score {{blank}} in all. So ten steps don't teach the skill. Tuned on others' answers, our base models score {{others_tuned}}, so form alone isn't enough. With true answers they get nearly every “What?” and “Where?” right, which they could do before, and “Who got it?” about as often as with the first letter given. So ten steps bring out what pretraining put in. Zhou et al. (2023), who tuned a large model on a thousand good answers, suspect the same of large models.
 #
 # Then why pretrain at all? After 120 steps the new GPT also answers nearly everything. But somebody had to write the 3,840<!--given--> answers that it read, while plain text already exists.
 #
@@ -497,7 +497,7 @@ assert sum(rose[-5:]) > sum(rose[:5]) + 1
 assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 
 # %% [markdown]
-# It found out that names pay. Ask it what was given, and it names a person. (Often it's somebody outside the story, so in three of our five models most answers earn nothing.)
+# It found out that names pay. Ask it what was given, and it names a person. (In three of our five models most answers earn nothing, because it's often somebody outside the story.)
 #
 # Nothing is broken here. The model moves to where the reward is, but we rewarded the wrong thing. That's called **reward hacking**, and you can't see it in the reward curve. What if we reward `right`, or start from clean answers?
 
@@ -566,14 +566,14 @@ now, before = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
 (now * (now.log() - before.log())).sum()
 
 # %% [markdown]
-# It falls to 0, then rises towards ln 2, and `kl_per_token` computes it for each letter.
+# It falls to 0, then rises towards ln 2, and `kl_per_token` computes it at each position.
 
 # %% tags=["folded"]
 # Question
 ask("divergence_at_the_start")
 
 # %% [markdown]
-# The explorer has a third reward, for long answers (from 0 to 1). **Which leash best keeps the model honest when it's paid for names?** (1 is the shortest.)
+# The explorer's third reward grows with an answer's length, from 0 to 1. **Which leash best keeps the model honest when it's paid for names?** (1 is the shortest.)
 
 # %% tags=["folded"]
 # Explorer: three rewards, three leashes, measured beforehand
@@ -623,7 +623,7 @@ print(
 # %% [markdown]
 # With a leash of 1<!--given--> the likeliest answers to “What?” and “Where?” stay right in all five models, and with 0.1 in none. Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 costs a cheat several times what it costs an honest model. Yet when sampled, the models paid for names score {{cheats_held}} on this leash, less than before ({{sampled_before}}).
 #
-# That can work because the model was mostly honest at the start. A leash doesn't know what you meant. It favours what's close, and if you pay for length, all five models get worse at “Who got it?” even on a leash of 1<!--given-->, one of them from {{long_before:.2f}} to {{long_after:.2f}}. (The explorer's mean hides that.)
+# A leash can work because the model was mostly honest at the start. It doesn't know what you meant. It favours what's close, and if you pay for length, all five models get worse at “Who got it?” even on a leash of 1<!--given-->, one of them from {{long_before:.2f}} to {{long_after:.2f}}. (The explorer's mean hides that.)
 #
 # ## What it looks like in a real model
 #

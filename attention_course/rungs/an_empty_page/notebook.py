@@ -172,7 +172,7 @@ assert report.findings[0].name == "No leak from the future"
 report
 
 # %% [markdown]
-# Each line names something that a correct model does, and ✗ marks what this one doesn't. A question mark with “doubtful” means that something is unusual but perhaps intended, and a question that doesn't apply to this model isn't asked. The fold at the end lists what's right.
+# Each ✗ names something that a correct model does and this one doesn't. A question mark with “doubtful” means that something is unusual but perhaps intended, and a question that doesn't apply to this model isn't asked. The fold at the end lists what's right.
 
 # %% tags=["folded"]
 # Question
@@ -398,7 +398,7 @@ for bug, each, guess in zip(bugs, broken, my_guesses):
 #
 # ## Explore: bugs that look alike
 #
-# **Which bugs look alike from the outside, and which question tells them apart?** Choose a bug and look at its table first. Then find a second bug with the same table, and see whether another panel tells the two apart. (It can't always.)
+# **Which bugs look alike from the outside, and which question tells them apart?** Choose a bug and look at its table first. Then find a second bug with the same table, and see whether another panel tells the two apart. (It doesn't always.)
 
 # %% tags=["folded"]
 # Explorer: planted bugs, seen from the outside
