@@ -38,9 +38,9 @@ def different(target: Tensor, yours: Tensor, tolerance: float) -> Tensor:
     return ~torch.isclose(yours, target, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
 
 
-def close(target: Tensor, yours: Tensor) -> bool:
+def close(target: Tensor, yours: Tensor, tolerance: float = 1e-3) -> bool:
     """Return whether two tensors have equal shapes, and equal values up to rounding: for properties."""
-    return target.shape == yours.shape and not different(target, yours, tolerance=1e-3).any()
+    return target.shape == yours.shape and not different(target, yours, tolerance).any()
 
 
 def same(one: Outcome, other: Outcome, tolerance: float) -> bool:

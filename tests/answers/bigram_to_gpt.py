@@ -76,7 +76,11 @@ right(
         lambda text: wte.index_select(0, text) + wpe.narrow(0, 0, len(text))
     )(ids),
 )
-wrong("embed", embed_positions_backwards=lambda ids, wte, wpe: wte[ids] + wpe[: ids.shape[1]].flip(0))
+wrong(
+    "embed",
+    embed_positions_backwards=lambda ids, wte, wpe: wte[ids] + wpe[: ids.shape[1]].flip(0),
+    embed_in_half_precision=lambda ids, wte, wpe: (wte[ids] + wpe[: ids.shape[1]]).half().float(),
+)
 
 
 @right("pre_norm_block")

@@ -91,4 +91,5 @@ wrong(
     ).flatten(0, 1),
     fuse_first_head_for_all=lambda *Ws: torch.cat([W[0].repeat(len(W), 1) for W in Ws]),
     fuse_stacked_behind_the_columns=lambda *Ws: torch.stack(Ws, dim=-1).reshape(-1, Ws[0].shape[-1]),
+    fuse_in_half_precision=lambda *Ws: torch.cat(Ws).flatten(0, 1).half().float(),
 )

@@ -195,11 +195,12 @@ def texts_apart(forward, x, W_qkv, W_proj, n_head, mask):
 
 
 def one_product_for_all(fuse, W_q, W_k, W_v):
-    """Compare x @ fused with what each head computes alone."""
+    """Compare x @ fused with what each head computes alone, for weights that are no whole numbers."""
+    W_q, W_k, W_v = W_q / 3, W_k / 3, W_v / 3
     x = W_v.flatten(0, 1)  # any tokens of C channels
     queries, keys, values = (x @ fuse(W_q, W_k, W_v).T).chunk(3, dim=-1)
     return all(
-        close(torch.cat([x @ head.T for head in part], dim=-1), found)
+        close(torch.cat([x @ head.T for head in part], dim=-1), found, tolerance=1e-5)
         for part, found in ((W_q, queries), (W_k, keys), (W_v, values))
     )
 
