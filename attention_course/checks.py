@@ -76,13 +76,14 @@ def check_path(path: object, name: str) -> None:
 
 
 def check_device(device: object, name: str) -> None:
-    """Raise unless `device`, passed to the function `name`, is None or a device that PyTorch knows."""
+    """Raise unless `device`, passed to the function `name`, is None or a device that PyTorch can use here."""
     check_type(device, (torch.device, str, NoneType), name, "device")
     try:
-        torch.device("cpu" if device is None else device)  # pyright: ignore[reportArgumentType]
-    except RuntimeError as error:
+        torch.empty(0, device=device)  # pyright: ignore[reportArgumentType]
+    except (RuntimeError, AssertionError, ImportError) as error:
         raise ValueError(
-            f"{name}: device = {shown(device)}, expected a name such as 'cpu' or 'cuda'."
+            f"{name}: device = {shown(device)}, expected one that PyTorch can use here, such as 'cpu', or "
+            "'cuda' with a GPU."
         ) from error
 
 

@@ -448,7 +448,8 @@ Recipe(precision=[Raises()]) | There is no precision called <list>. There are: a
 causal_mean_loop(x.to_sparse()) | layout is torch.sparse_coo. … x.to_dense()
 RMSNorm(2**63) | RMSNorm: n_embd = 9223372036854775808, expected … at least 1, below 2**63.
 window_mask(3, 0) | window_mask: window = 0, expected an integer of at least 1.
-causal_mask(3, device="nowhere") | causal_mask: device = 'nowhere', expected a name such as 'cpu'
+causal_mask(3, device="nowhere") | causal_mask: device = 'nowhere', expected one that PyTorch can use here
+causal_mask(3, device="hpu") | causal_mask: device = 'hpu', expected one that PyTorch can use here
 padding_mask(torch.tensor([1, 4]), 3) | padding_mask: lengths holds 4, expected integers from 0 to 3.
 padding_mask(torch.tensor([-1, 4]), 3) | padding_mask: lengths holds -1
 padding_mask([1, 2], 3) | lengths is list, expected an integer tensor of shape (B,). … real.sum(dim=-1)
