@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from attention_course.apart import words
 from attention_course.examine.report import FindingVerdict
+from attention_course.files import printable
 
 TARGET_ARGUMENTS = (
     "targets",
@@ -498,7 +499,7 @@ def format_error(error: BaseException) -> str:
     for frame in their_frames(error)[-1:]:
         file = "the cell" if "ipykernel" in frame.filename else Path(frame.filename).name
         said.append(f"At {file}, line {frame.lineno}, in {frame.name}: {frame.line}".rstrip(": ") + ".")
-    return " ".join([*said, *getattr(error, "__notes__", [])])
+    return printable(" ".join([*said, *getattr(error, "__notes__", [])]))
 
 
 @contextmanager

@@ -52,7 +52,7 @@ QUICK = [question for question in QUESTIONS if not question.train]
 
 
 def fails(ids):
-    raise RuntimeError("the tensors do not match")
+    raise RuntimeError("the tensors do not match\x1b[2J")
 
 
 def test_no_text_contains_what_the_model_names_as_padding():
@@ -130,7 +130,7 @@ def test_a_logit_that_is_always_the_same_hides_no_other():
 
 def test_an_error_is_a_finding():
     report = quickly(Around(before=fails))
-    assert "RuntimeError: the tensors do not match." in first(report).measured
+    assert r"RuntimeError: the tensors do not match\x1b[2J." in first(report).measured
 
 
 def test_an_error_names_its_line_and_the_sizes_that_were_asked():
