@@ -137,6 +137,7 @@ class GroupedQueryAttention(nn.Module):
         rotary: nn.Module | None = None,
         bias: bool = False,
     ):
+        check_type(rotary, (nn.Module, NoneType), "GroupedQueryAttention", "rotary")
         check_flags("GroupedQueryAttention", bias=bias)
         super().__init__()
         self.head_size = head_size_of(n_embd, n_head)
