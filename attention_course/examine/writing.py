@@ -238,7 +238,8 @@ def writes_predictions(variants: ModelVariants) -> Finding:
         logits, drawn = noisy.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
         slack = slack_of(noisy, logits, options)
         missed = behind(logits, drawn) > slack
-        cause = "again" if new > 1 and bool((drawn == drawn[:, :1]).all()) else ""
+        repeats = new > 1 and bool((drawn == drawn[:, :1]).all())
+        cause = ("again" if drawn.any() else "places") if repeats else ""
         goes_on = ~after_an_end(drawn, noisy.vocab_size)
         if missed.any() and (options or (len(ids) > 1 and not missed[:, 0].any())):
             asked = "".join(f"With {name}={value} " for name, value in options.items())

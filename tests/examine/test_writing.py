@@ -588,6 +588,19 @@ def test_a_generate_that_writes_into_its_prompt_is_found():
     assert "overwrites the ids" in finding.cause
 
 
+def test_a_generate_that_takes_a_place_among_the_largest_for_an_id_is_found():
+    class Places(Model):
+        def generate(self, ids, max_new_tokens, top_k=None):
+            for _ in range(max_new_tokens):
+                largest = self(ids[:, -self.block_size :])[0][:, -1].topk(top_k or 29).values
+                ids = torch.cat([ids, largest.softmax(dim=-1).multinomial(1)], dim=1)
+            return ids
+
+    finding = asked(writing.writes_predictions, Places())
+    assert finding.verdict == "wrong"
+    assert "look the id up in the indices" in finding.cause
+
+
 def test_a_generate_that_draws_once_and_repeats_it_is_found():
     class Once(Model):
         def generate(self, ids, max_new_tokens):
