@@ -145,6 +145,8 @@ def work(request: tuple[str, dict[str, int], tuple], send: Send) -> None:
         wrapped = wrap(load(name, sizes), **sizes)
     except (TypeError, ValueError) as error:
         return send("error", str(error))
+    except BaseException as error:  # what its attributes raise when they are looked at
+        return send("error", f"{name} cannot be looked at. {format_error(error)}")
     send("loaded", None)
     put(wrapped, questions_to(*choice), send)
 

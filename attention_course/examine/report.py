@@ -87,8 +87,9 @@ class Report:
 
     @property
     def enough(self) -> bool:
-        """Whether at least as many questions could be asked as could not."""
-        return 2 * sum(finding.verdict == "not asked" for finding in self.findings) <= len(self.findings)
+        """Whether any questions could be asked, and at least as many as could not."""
+        asked = sum(finding.verdict != "not asked" for finding in self.findings)
+        return 2 * asked >= max(1, len(self.findings))
 
     @property
     def wrong(self) -> bool:
@@ -99,9 +100,10 @@ class Report:
     def headline(self) -> str:
         """How many findings there are of each verdict, and which to fix, or to look at, first."""
         counts = Counter(finding.verdict for finding in self.findings)
-        said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict])
+        listed = [f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict]]
+        said = ", ".join(listed) or "nothing found"
         if self.stopped:
-            said = f"{said or 'nothing found'}; stopped before the end"
+            said = f"{said}; stopped before the end"
         if self.wrong:
             return f"{said}. Fix this first: {self.findings[0].name}."
         if not self.enough:

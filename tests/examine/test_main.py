@@ -151,6 +151,7 @@ def test_a_model_that_forks_is_examined_by_one_process(file):
         ("import sys; sys.exit()", "cannot be executed. SystemExit. At my_gpt.py, line 1, in <module>"),
         ("import os; os._exit(0)", "my_gpt.py ended its process before there was a model."),
         ("raise KeyboardInterrupt", "cannot be executed. KeyboardInterrupt."),
+        ("def __getattr__(name): 1 / 0", "GPT cannot be looked at. ZeroDivisionError: division by zero."),
     ],
 )
 def test_nothing_at_the_top_of_a_file_ends_the_command_as_if_all_were_right(file, capsys, source, says):

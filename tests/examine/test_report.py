@@ -73,6 +73,8 @@ def test_a_report_of_hardly_anything_passes_nothing():
     report = Report((*asked, *(finding(name, "not asked") for name in "cde")))
     assert not report
     assert report.headline == "1 doubtful, 1 right, 3 not asked. That is too little to judge it by."
+    assert not Report(())
+    assert Report(()).headline == "nothing found. That is too little to judge it by."
 
 
 def test_a_report_shows_the_leak_probe_in_a_notebook():
