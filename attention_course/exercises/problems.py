@@ -133,7 +133,7 @@ def wrong_dtype(case: Case) -> str | None:
     advice = "PyTorch rarely mixes the two in one product."
     if kind(yours) != kind(target):
         advice = f"These are {kind(yours)}, where {kind(target)} are expected."
-    if kind(yours) == "integers":
+    if (kind(yours), kind(target)) == ("integers", "floats"):
         advice += " A tensor made of integers alone, as by `torch.full(size, 1)`, cuts off all fractions."
     seen = f"Your result has dtype {yours}, and the target has dtype {target}."
     return f"{seen} {advice} Make the result with dtype {target}."

@@ -197,6 +197,7 @@ REACH |= {
     "the third last": 3,
     "every other token": 5,
     "no token": 0,
+    "zeros": 0,
     "faint past": 1,
     "slight past": 2,
 }  # of the others, all tokens

@@ -201,6 +201,7 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         draw((2, 2, 5, 6), anywhere, 50.0),
         draw((3, 4, 8), [start, 0, 2, 2], 10_000.0),
         draw((4, 6), [300 + start, 301 + start, 0, 511], 10_000.0),  # bfloat16 has no odd number above 256
+        draw((2, 2), [5000, 2049], 100.0),  # and float16 none above 2048
     ]
 
 
@@ -322,6 +323,7 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
         learn(2, 10, 4),
         learn(3, 14, 6),
         learn(4, 30, 12),
+        (torch.tensor([0, 97, 0, 98, 99, 97]), {(99, 97): 50_000, (98, 99): 45_000, (97, 0): 40_000}),
     ]
 
 

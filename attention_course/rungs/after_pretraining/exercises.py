@@ -89,8 +89,9 @@ def kl_per_token(logits: Float[Tensor, "B T V"], reference: Float[Tensor, "B T V
 def draw_answers(generator: torch.Generator) -> list[tuple]:
     """Draw logits, targets, and where the answers are: prompt, answer, padding.
 
-    T == V, long and short answers, a text without prompt or padding, and one whose prompt fills it. In the
-    last, a token of an answer is certain, so its loss is exactly 0, and another one is token 0.
+    T == V, long and short answers, a text without prompt or padding, and one whose prompt fills it. In one, a
+    token of an answer is certain, so its loss is exactly 0, and another one is token 0. In the last, a token
+    of an answer is hopeless, and one text has two answers.
     """
 
     def draw(V, T, *parts):
@@ -111,7 +112,10 @@ def draw_answers(generator: torch.Generator) -> list[tuple]:
     logits, targets, _ = drawn[-1]
     targets[0, 4] = 0
     logits[0, 3, targets[0, 3]] = 1000.0
-    return drawn
+    logits, targets, is_answer = draw(5, 7, (1, 6), (2, 4))
+    logits[0, 1, targets[0, 1]] = -300.0
+    is_answer[0, 3] = False
+    return [*drawn, (logits, targets, is_answer)]
 
 
 def draw_layers(generator: torch.Generator) -> list[tuple]:
@@ -132,6 +136,7 @@ def draw_layers(generator: torch.Generator) -> list[tuple]:
         draw((2, 3), 3, 3, 5),
         draw((2, 2, 5), 4, 3, 16.0),
         draw((2, 1, 3, 6), 5, 4, 3),
+        draw((2, 3), 4, 1, 0.5),
     ]
 
 
@@ -168,7 +173,8 @@ def draw_rewards(generator: torch.Generator) -> list[tuple]:
 def draw_two_models(generator: torch.Generator) -> list[tuple]:
     """Draw the logits of a model and of its reference: T == V, equal ones, some that move, certain ones.
 
-    In the last two, a token's probability is 0 as a float: under the model, and under the reference.
+    In the last three, a token's probability is 0 as a float: under the model, under the reference, and under
+    both, where another one's is much smaller under the reference.
     """
 
     def draw(B, T, V):
@@ -181,7 +187,11 @@ def draw_two_models(generator: torch.Generator) -> list[tuple]:
         pair = draw(2, 3, 4)
         pair[side][:, 1, 2] -= 200
         drawn.append(pair)
-    return drawn
+    logits, reference = draw(2, 13, 4)
+    logits[..., 2] -= 200
+    reference[..., 2] -= 200
+    reference[..., 1] -= 1200
+    return [*drawn, (logits, reference)]
 
 
 # Properties

@@ -291,6 +291,7 @@ KINDS = {
     "no token": lambda x: torch.ones_like(x),
     "faint past": faint_past,
     "slight past": slight_past,
+    "zeros": torch.zeros_like,
 }
 
 
@@ -303,7 +304,7 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     and of the others one or two move, by 1.1e-5 of it.
     The token that a text begins with is the first of the vocabulary in one, and the last one in another.
     """
-    lengths = (7, 2, 5, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3, 7, 5)
+    lengths = (7, 2, 5, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3, 7, 5, 4)
     drawn = []
     for kind, T in zip(KINDS, lengths, strict=True):
         V = T + 3

@@ -45,15 +45,15 @@ def forgetting_mean(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 
 
 def draw_tokens(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens, small to large: T = 1, B = 1, C == T, B, T and C all different, T = 70, large values."""
+    """Draw tokens: T = 1, B = 1, C == T, B, T and C all different, T = 70, large values, C = 1."""
     B, T, C = (torch.randperm(4, generator=generator)[:3] + 3).tolist()
     small = [(1, 2), (3, 2), (1, 3, 2), (2, 1, 3), (4, 4)]
-    large = [(T, C), (B, T, C), (B, T, T), (70, 2), (9, 5)]
+    large = [(T, C), (B, T, C), (B, T, T), (70, 2), (9, 5), (9, 1)]
     drawn = [torch.randint(-9, 10, shape, generator=generator).float() for shape in small]
     drawn += [torch.randn(shape, generator=generator) for shape in large]
     drawn[1][:2, 0] = torch.tensor([4.0, 0.0])  # zeros must count too
-    drawn[-2][3] = 0  # and so must a token of zeros
-    drawn[-1] *= 1e4
+    drawn[-3][3] = 0  # and so must a token of zeros
+    drawn[-2] *= 1e4
     return [(x,) for x in drawn]
 
 
@@ -64,7 +64,7 @@ def draw_longer_tokens(generator: torch.Generator) -> list[tuple]:
 
 def draw_windows(generator: torch.Generator) -> list[tuple]:
     """Draw tokens, each with a k: 1, less than T, T, and more than T."""
-    return [(x, k) for (x,), k in zip(draw_tokens(generator), (1, 2, 2, 4, 4, 2, 3, 9, 12, 3), strict=True)]
+    return [(x, k) for (x,), k in zip(draw_tokens(generator), (1, 2, 2, 4, 4, 2, 3, 9, 12, 3, 1), strict=True)]
 
 
 def first_row_is_first_token(mean, x, *k):

@@ -238,7 +238,7 @@ class HashModel:
     Attributes:
         vocab_size: number of different tokens.
         positions: the longest input it takes; None: any length.
-        seed: of its logits.
+        seed: of its logits, a third of which are so large that exp overflows.
     """
 
     vocab_size: int
@@ -267,7 +267,7 @@ class HashModel:
                 raise IndexError(f"model: there is no token {token}, only 0 to {self.vocab_size - 1}.")
             state = (31 * state + token + 1) % 97
             states.append(state)
-        return rows_of_logits(self.vocab_size, self.seed)[states]
+        return rows_of_logits(self.vocab_size, self.seed)[states] + (0, 100, -2)[self.seed % 3]
 
     def __repr__(self) -> str:
         return f"a model of {self.vocab_size} tokens"

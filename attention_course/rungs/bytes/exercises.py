@@ -65,7 +65,7 @@ def draw_blocks(generator: torch.Generator) -> list[tuple]:
         draw([2, 5, 2], [1, 3, 0]),
         draw([4, 4, 4, 4], [2, 0, -1, 1], 2.0),
         draw([3, 2, 3], [1000, 1001, 0]),
-        draw([2, 2, 2], [-1001, -1000, -1000]),
+        draw([2, 2, 2], [-1101, -1100, -1100]),
         draw([2, 1, 3], [-500, 500, 498]),
         draw([4, 3, 4], [0, 100, 0], 300.0),
     ]
@@ -182,13 +182,14 @@ def roof(
 
 
 def draw_sizes(generator: torch.Generator) -> list[tuple]:
-    """Draw sizes of models: all heads alone, one for all, and groups; 16, 32 and 8 bits; more than 2 GiB."""
+    """Draw sizes of models: all heads alone, one for all, and groups; 8 to 64 bits; more than 2 GiB."""
 
     def draw(low, high):
         return int(torch.randint(low, high, (), generator=generator))
 
     given = [
         (torch.tensor([5]), 2, 3, 1, 12, torch.float32),
+        (torch.tensor([4, 9, 2]), 2, 4, 2, 8, torch.float64),
         (torch.tensor([2, 3]), 3, 4, 2, 12, torch.bfloat16),
         (torch.tensor([7, 1, 9]), 2, 4, 4, 8, torch.float16),
         (torch.tensor([100, 2000]), 30, 9, 3, 576, torch.bfloat16),

@@ -107,8 +107,8 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
 
     The two have equal shapes at first, then different lengths, then different channels; without a batch, with
     one, and with one of two dimensions. The mask is None, hides a few keys of each query, or all keys of one
-    query or of one sequence. In the last two inputs scores lie far apart, and in one of them the highest are
-    hidden.
+    query or of one sequence. In two inputs scores lie far apart, and in one of them the highest are hidden. In
+    the last two there is a mask of each text, in which two queries see nothing, and one of keys alone.
     """
     sizes = [  # batch, T_q, T_k, n_embd, n_context, head_size, d_v
         ((), 2, 2, 2, 2, 2, 2),
@@ -147,7 +147,12 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
         torch.ones(1, 1),
     )  # rows of 20,000 to 40,000, and of the opposite
     far_apart = (x, context, W_query, W_key, torch.randn(1, 2, generator=generator))
-    return [*drawn, (*far_apart, None), (*far_apart, torch.tensor([True, True, True, False]).expand(3, 4))]
+    drawn += [(*far_apart, None), (*far_apart, torch.tensor([True, True, True, False]).expand(3, 4))]
+    texts = torch.tensor([[[1, 0, 1], [0, 0, 0], [0, 0, 0]], [[0, 1, 0], [1, 1, 0], [0, 1, 1]]]).bool()
+    for batch, mask in (((2, 2), texts), ((), texts[0, 0])):
+        shapes = (*batch, 3, 2), (*batch, 3, 4), (2, 3), (4, 3), (4, 2)
+        drawn.append((*(torch.randn(shape, generator=generator) for shape in shapes), mask))
+    return drawn
 
 
 def among_the_values(f, x, context, W_query, W_key, W_value, mask):

@@ -125,7 +125,7 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
                 return weights[layers][:, heads], ids
 
     drawn = [draw(*sizes) for sizes in ((3, 6, 4), (6, 3, 5), (3, 6, 5), (6, 3, 4))]
-    return [*drawn, draw_close_heads(generator)]
+    return [*drawn, draw_close_heads(generator), draw(1, 18, 4)]
 
 
 def draw_close_heads(generator: torch.Generator) -> tuple:
@@ -181,19 +181,20 @@ def draw_streams(generator: torch.Generator) -> list[tuple]:
 def draw_layers(generator: torch.Generator) -> list[tuple]:
     """Draw the heads of one layer, the last state of the stream, and ids, all sizes different.
 
-    In the last, the stream is so short that the 1e-5 counts.
+    In one, the stream is so short that the 1e-5 counts. In the last, tokens occur more than once.
     """
     drawn = []
-    for n_head, T, head_size, V in ((2, 4, 3, 7), (3, 5, 2, 8), (4, 3, 2, 9), (2, 5, 4, 6), (5, 5, 2, 7)):
+    sizes = (2, 4, 3, 7), (3, 5, 2, 8), (4, 3, 2, 9), (2, 5, 4, 6), (5, 5, 2, 7), (2, 7, 3, 4)
+    for n_head, T, head_size, V in sizes:
         C = n_head * head_size
         outputs = torch.randn(n_head, T, head_size, generator=generator)
         W_proj = torch.randn(C, C, generator=generator)
         x = 3 * torch.randn(T, C, generator=generator) * torch.arange(1, T + 1)[:, None]
         scale = torch.rand(C, generator=generator) + 0.5
         W_vocab = torch.randn(V, C, generator=generator) + 0.5
-        ids = torch.randperm(V, generator=generator)[:T]
+        ids = torch.randperm(V, generator=generator).repeat(2)[:T]
         drawn.append((outputs, W_proj, x, scale, W_vocab, ids))
-    drawn[-1][2].mul_(1e-3)
+    drawn[4][2].mul_(1e-3)
     return drawn
 
 

@@ -59,7 +59,7 @@ def draw_scores(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_padded(generator: torch.Generator) -> list[tuple]:
-    """Draw scores and lengths: T = 1, B = 1, equal sizes, T_k = 70, lengths 0 and T_k, large values."""
+    """Draw scores and lengths: T = 1, B = 1, equal sizes, T_k = 70, lengths 0 and T_k, huge values."""
     shapes = [(1, 1, 1), (1, 2, 3), (2, 3, 4), (2, 3, 3), (3, 3, 5), (4, 2, 5), (3, 5, 7), (2, 2, 70)]
     drawn = []
     for B, T_q, T_k in shapes:
@@ -72,7 +72,7 @@ def draw_padded(generator: torch.Generator) -> list[tuple]:
     drawn[6][0][1, 0, 4] = 5.0  # padding with a score far above all keys
     drawn[6][0][1, 1, :3] -= 9.0  # keys with scores that a finite fill may exceed
     drawn[6][0].mul_(1e4)
-    return drawn
+    return [*drawn, (-1e10 * (1 + torch.rand(2, 2, 4, generator=generator)), torch.tensor([2, 3]))]
 
 
 def hidden(scores, lengths):

@@ -120,8 +120,8 @@ def draw_split(generator: torch.Generator) -> list[tuple]:
 def draw_attention(generator: torch.Generator) -> list[tuple]:
     """Draw tokens, both matrices, n_head and a mask: one token, one head, T == n_head, causal and random.
 
-    One mask hides nothing, and one hides all keys of one query. In the last input, scores lie below -1000
-    or above 1000, and no two of a row are equal.
+    One mask hides nothing, and one hides all keys of two queries. In the last input, scores lie below -10,000
+    or above 10,000, and no two of a row are equal.
     """
 
     def draw(B, T, C, n_head, mask):
@@ -131,11 +131,12 @@ def draw_attention(generator: torch.Generator) -> list[tuple]:
     sizes = [(1, 1, 2, 2), (1, 2, 2, 1), (1, 2, 2, 2), (1, 3, 4, 2), (2, 3, 6, 3), (2, 5, 6, 2), (3, 4, 8, 4)]
     drawn = [draw(B, T, C, n_head, causal_mask(T)) for B, T, C, n_head in sizes]
     anywhere = (torch.rand(6, 6, generator=generator) < 0.5) | torch.eye(6, dtype=torch.bool)
-    blind = anywhere.index_fill(0, torch.randint(6, (1,), generator=generator), False)
+    row = torch.randint(6, (1,), generator=generator)
+    blind = anywhere.index_fill(0, torch.cat([row, (row + 2) % 6]), False)
     drawn += [draw(2, 6, 6, 3, mask) for mask in (anywhere, anywhere | True, blind)]
     keys = 10.0 + torch.randperm(4, generator=generator)
     x = torch.stack([torch.tensor([1.0, -1.0, 1.0, -1.0]), keys], dim=1)[None]
-    W_qkv = torch.tensor([[110.0, 0], [-110.0, 0], [0, 1], [0, 1], [1, 0], [0, 1]])
+    W_qkv = torch.tensor([[1100.0, 0], [-1100.0, 0], [0, 1], [0, 1], [1, 0], [0, 1]])
     W_proj = torch.randn(2, 2, generator=generator)
     return [*drawn, (x, W_qkv, W_proj, 2, causal_mask(4))]
 

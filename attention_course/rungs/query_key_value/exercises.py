@@ -90,7 +90,7 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
         k = torch.randn(*batch, T_k, head_size, generator=generator)
         drawn.append((q, k, causal_mask(T_q, T_k)))
     drawn[3][2][0] = False  # fewer keys than queries: the first one sees nothing
-    drawn[4][2][:] = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1], [0, 1, 1, 1]]).bool()
+    drawn[4][2][:] = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 1, 1]]).bool()
     lengths = torch.tensor([3, 0])  # the second sequence is empty
     drawn[7] = (*drawn[7][:2], (torch.arange(5) < lengths[:, None])[:, None])
     drawn[10] = (*drawn[10][:2], causal_mask(4).repeat(2, 1, 1))
@@ -99,10 +99,14 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
     drawn[9][2][1, 1, 2:] = False  # a mask of each head
     for q, _, _ in drawn[5:]:
         q.mul_(3)
-    for (q, k, _), strength, last in zip(drawn[11:], (4.0, 110.0), (20.0, -20.0), strict=True):
-        q.fill_(strength)  # scores of -40 to -100 and one of 80; then of -1100 to -2750 and one of -2200
+    for (q, k, _), strength, last in zip(drawn[11:], (4.0, 1100.0), (20.0, -20.0), strict=True):
+        q.fill_(strength)  # scores of -40 to -100 and one of 80; then of -11,000 to -27,500 and one of -22,000
         k[:, 0] = low_keys(generator)
         k[-1] = last  # only the last query may look at this key
+    texts = torch.tensor([[[1, 0, 1], [0, 0, 0], [0, 1, 1], [0, 0, 0]], [[1, 1, 0], [0, 1, 0]] * 2]).bool()
+    for batch, T_q, mask in (((2, 3), 4, texts[:, None]), ((2, 1, 2), 2, texts[0, 2])):
+        q, k = (torch.randn(*batch, T, 2, generator=generator) for T in (T_q, 3))
+        drawn.append((q, k, mask))  # a mask of each text, in which two queries see nothing; one of keys alone
     return drawn
 
 
@@ -130,21 +134,21 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         drawn.append((x, *matrices, causal_mask(T)))
     drawn[3][4][2] = False
     drawn[6][4][0] = False
-    for (x, W_query, W_key, _, _), strength in zip(drawn[8:], (4.0, 110.0), strict=True):
-        x[:, 0] = 1.0  # scores of -40 to -100 and one of 40; then of -1100 to -2750 and one of 1100
+    for (x, W_query, W_key, _, _), strength in zip(drawn[8:], (4.0, 1100.0), strict=True):
+        x[:, 0] = 1.0  # scores of -40 to -100 and one of 40; then of -11,000 to -27,500 and one of 11,000
         x[:, 1] = low_keys(generator)
         x[-1, 1] = 10.0
         W_query[:, 0], W_key[:, 0] = torch.tensor([strength, 0.0]), torch.tensor([0.0, 1.0])
     anywhere = (torch.rand(6, 6, generator=generator) < 0.5) | torch.eye(6, dtype=torch.bool)
     anywhere[1] = torch.tensor([1, 0, 0, 1, 0, 0]).bool()  # not itself, but a later one
-    anywhere[4] = False
+    anywhere[[2, 4]] = False
     x, *matrices = (torch.randn(shape, generator=generator) for shape in ((2, 6, 4), (4, 3), (4, 3), (4, 2)))
     return [*drawn, (x, *matrices, anywhere)]
 
 
 def draw_lengths(generator: torch.Generator) -> list[tuple]:
-    """Draw T: 2, 3, 4, one up to 10, and 32, for which a factor that works for short words is too small."""
-    return [(2,), (3,), (4,), (int(torch.randint(5, 11, (), generator=generator)),), (32,)]
+    """Draw T: 2, 3, 4, one up to 10, 32, for which a factor that works for short words is too small, and 20."""
+    return [(2,), (3,), (4,), (int(torch.randint(5, 11, (), generator=generator)),), (32,), (20,)]
 
 
 def nothing_moves_up(head, x, W_query, W_key, W_value, mask):

@@ -79,14 +79,15 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
     keys = torch.randint(10, 14, (4,), generator=generator).float()
     x = torch.stack([torch.tensor([1.0, -1.0, 0.0, 1.0]), keys], dim=1)
     w_query, w_key = torch.eye(2)[:, :, None]
-    drawn.append((x, 20 * w_query, w_key))  # rows of 200 to 260, of -200 to -260, and of zeros
+    drawn.append((x, 75 * w_query, w_key))  # rows of 750 to 975, of -750 to -975, and of zeros
     return drawn
 
 
 def draw_variances(generator: torch.Generator) -> list[tuple]:
     """Draw variances of one head and of several, a head_size, and a scale or a wanted variance.
 
-    In the second input, the wanted variance needs a scale above 1.
+    In the second input, the wanted variance needs a scale above 1. In the last, q and k come from matrices
+    with GPT-2's standard deviation of 0.02, and their variances are tiny.
     """
     drawn = [
         (torch.tensor([4.0]), torch.tensor([1.0]), 16, 0.5),
@@ -96,7 +97,7 @@ def draw_variances(generator: torch.Generator) -> list[tuple]:
         var_q, var_k = 0.25 + 4 * torch.rand(2, heads, generator=generator)
         number = 0.1 + torch.rand((), generator=generator).item()
         drawn.append((var_q, var_k, head_size, number))
-    return drawn
+    return [*drawn, (torch.full((2,), 4e-4), torch.tensor([4e-4, 1e-3]), 16, 1.0)]
 
 
 def measured_variance(

@@ -136,6 +136,9 @@ def draw_plans(generator: torch.Generator) -> list[tuple]:
         (size(2, 4), 0, size(5, 7)),
         (0, size(2, 4), 0),
         (size(5, 9), size(55, 65), size(10, 14)),
+        (1, 2, 3),
+        (3, 0, 0),
+        (0, 0, 4),
     ):
         peak = 1 if not plans or warmup == decay else size(2, 9) / 10
         plans.append((peak, warmup + plateau + decay, warmup, decay))
