@@ -153,3 +153,22 @@ wrong(
     "encode_word",
     encode_to_floats=lambda ids, merges: torch.Tensor(encode_one_place_at_a_time(ids, merges).tolist()),
 )
+
+
+@wrong("encode_word")
+def encode_with_zero_for_a_hole(ids, merges):
+    tokens = ids.tolist()
+    while known := [pair for pair in pairwise(tokens) if pair in merges]:
+        first = min(known, key=merges.get)
+        for i in range(len(tokens) - 1):
+            if tuple(tokens[i : i + 2]) == first:
+                tokens[i : i + 2] = merges[first], 0
+        tokens = [token for token in tokens if token]
+    return torch.tensor(tokens)
+
+
+@wrong("rotate")
+def rotate_by_a_table_of_512_positions(x, positions, base):
+    angles = torch.arange(512)[:, None] * base ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1])
+    turns = torch.polar(torch.ones_like(angles), angles)[positions % 512]
+    return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(-2)

@@ -255,3 +255,26 @@ wrong(
         logits.softmax(-1) * (logits.log_softmax(-1) - reference.log_softmax(-1)) ** 2 / 2
     ).sum(-1),
 )
+
+
+def costs(logits, targets, is_answer):
+    return logits.softmax(-1).gather(-1, targets[..., None])[..., 0][is_answer]
+
+
+wrong(
+    "masked_loss",
+    loss_with_a_billionth_in_the_log=lambda *given: -(costs(*given) + 1e-9).log().mean(),
+    loss_by_the_log_of_softmax=lambda *given: -costs(*given).log().mean(),
+    loss_from_the_first_to_the_last_token_of_answers=lambda logits, targets, is_answer: F.cross_entropy(
+        logits[span := (is_answer.cumsum(1) > 0) & (is_answer.flip(1).cumsum(1).flip(1) > 0)], targets[span]
+    ),
+)
+wrong(
+    "lora",
+    lora_with_a_whole_alpha=lambda x, W, A, B, alpha: (
+        x @ W.detach().T + int(alpha) / len(A) * (x @ A.T @ B.T)
+    ),
+    lora_with_the_rank_of_a_squeezed_matrix=lambda x, W, A, B, alpha: (
+        x @ W.detach().T + alpha / A.squeeze().shape[0] * (x @ A.T @ B.T)
+    ),
+)

@@ -158,3 +158,13 @@ wrong(
     },
 )
 wrong("context_length", context_as_an_int=lambda model, ids: int(context_in_one_batch(model, ids)))
+
+
+@wrong("swaps_noticed")
+def swaps_at_least_as_large_as_nothing(model, ids):
+    last = model(ids[None])[0, -1]
+    noticed = []
+    for i in range(len(ids) - 1):
+        swapped = torch.cat([ids[:i], ids[[i + 1, i]], ids[i + 2 :]])
+        noticed.append((model(swapped[None])[0, -1] - last).abs().max() >= 1e-5 * last.abs().max())
+    return torch.stack(noticed)

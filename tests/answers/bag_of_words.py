@@ -127,3 +127,20 @@ def fades_by_powers_that_overflow_in_a_long_text(x):
 
 right("forgetting_mean", fades_by_a_table_of_distances=lambda x: faded(x, torch.tril(0.5 ** distances(x))))
 wrong("forgetting_mean", forgets_the_triangle=lambda x: faded(x, 0.5 ** distances(x)))
+
+
+@wrong("windowed_mean")
+def window_of_rows_that_keeps_all_of_them_for_one(x, k):
+    rows, out = [], []
+    for row in x.unbind(dim=-2):
+        rows = [*rows[-(k - 1) :], row]
+        out.append(sum(rows) / len(rows))
+    return torch.stack(out, dim=-2)
+
+
+wrong(
+    "causal_mean_loop",
+    mean_that_squeezes_a_single_channel=lambda x: torch.stack(
+        [x[..., : t + 1, :].mean(dim=-2) for t in range(x.shape[-2])], dim=-2
+    ).squeeze(-1),
+)

@@ -143,3 +143,12 @@ wrong(
     write_a_little_warmer=lambda model, *given: write_as_told(lambda ids: model(ids) / 1.05, *given),
     write_a_little_colder=lambda model, *given: write_as_told(lambda ids: model(ids) / 0.95, *given),
 )
+
+
+@wrong("generate")
+def write_by_an_exp_that_overflows(model, ids, block_size, draws):
+    for draw in draws:
+        e = model(ids[-block_size:])[-1].exp()
+        token = ((e / e.sum()).cumsum(dim=0) <= draw).sum()
+        ids = torch.cat([ids, token[None]])
+    return ids

@@ -165,3 +165,11 @@ def roof_in_seconds(flops, moved, most_flops, most_bytes):
 @wrong("roof", "larger_of_the_two")
 def roof_by_the_shorter_time(flops, moved, most_flops, most_bytes):
     return flops / torch.minimum(flops / most_flops, moved / most_bytes)
+
+
+wrong(
+    "cache_bytes",
+    bytes_by_a_table_without_float64=lambda T, n_layer, n_head, n_kv_head, n_embd, dtype: (
+        2 * T * n_layer * n_kv_head * (n_embd // n_head) * {torch.int8: 1, torch.float32: 4}.get(dtype, 2)
+    ),
+)

@@ -128,3 +128,12 @@ wrong(
     leaks_by_norms=_leaks_told_by(_nudge, lambda a, b: a.norm() != b.norm()),
     leaks_by_sizes=_leaks_told_by(_nudge, lambda a, b: (a.abs() != b.abs()).any()),
 )
+
+
+@wrong("cross_attention_forward")
+def cross_with_a_mask_for_each_text_and_all_heads(x, context, W_query, W_key, W_value, mask):
+    scores = x @ W_query @ (context @ W_key).mT / W_key.shape[1] ** 0.5
+    if mask is not None:
+        mask = mask[:, None] if (scores.dim(), mask.dim()) == (4, 3) else mask
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(dim=-1).nan_to_num(0.0) @ context @ W_value

@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from answers import right, wrong
+from attention_course.exercises import EXERCISES
 from attention_course.llama import RMSNorm
 
 
@@ -166,3 +167,9 @@ wrong(
     find_with_the_token_itself=counting_the_token_itself(1.0),
 )
 wrong("find_induction_head", find_without_the_token_itself=counting_the_token_itself(-1.0))
+
+
+@wrong("direct_logit_attribution")
+def attribution_of_a_token_where_it_first_occurs(outputs, W_proj, x, scale, W_vocab, ids):
+    right = EXERCISES["direct_logit_attribution"].reference(outputs, W_proj, x, scale, W_vocab, ids)
+    return right[:, (ids[:, None] == ids).int().argmax(dim=1)]

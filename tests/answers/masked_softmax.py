@@ -106,3 +106,11 @@ def the_last_key_is_never_hidden(scores, lengths):
 def padding_scores_just_below_the_smallest(scores, lengths):
     mask = real(scores, lengths)
     return torch.softmax(torch.where(mask, scores, scores.amin(dim=-1, keepdim=True) - 10), dim=-1) * mask
+
+
+wrong(
+    "padding_weights",
+    padding_with_a_billion_subtracted=lambda scores, lengths: (
+        torch.softmax(scores - 1e9 * ~real(scores, lengths), dim=-1) * real(scores, lengths)
+    ),
+)

@@ -131,3 +131,29 @@ def eight_columns_for_any_number_of_positions(T):
 
 right("previous_token", previous_by_a_parabola_of_two_columns=lambda T: parabola(T, 1, 10))
 wrong("previous_token", parabola_with_its_top_between_two_tokens=lambda T: parabola(T, 0.5, 10))
+
+
+def hidden_by(fill):
+    """Hide keys by a finite score, and give those rows zeros that see nothing."""
+
+    def answer(q, k, mask):
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, fill)
+        return scores.softmax(dim=-1) * mask
+
+    return answer
+
+
+wrong("attention_weights", "finite_fill", weights_hidden_by_ten_thousand=hidden_by(-1e4))
+wrong(
+    "attention_weights",
+    weights_of_a_mask_of_two_dimensions=lambda q, k, mask: hidden_by(-torch.inf)(
+        q, k, mask[..., : q.shape[-2], :]
+    ).nan_to_num(0.0),
+)
+
+
+@wrong("previous_token")
+def previous_by_too_few_bits(T):
+    bits = max(1, round(math.log2(T)))
+    codes = 2.0 * (torch.arange(-1, T)[:, None] >> torch.arange(bits) & 1) - 1
+    return position_weights(100 * codes[:-1], codes[1:])

@@ -89,3 +89,17 @@ wrong(
     floor_division_of_variance_by_head_size=lambda q, k, d, v: (v // d / (q * k)).sqrt(),
     rounded_to_a_power_of_two=lambda q, k, d, v: 2 ** (v / (d * q * k)).sqrt().log2().round(),
 )
+
+
+wrong(
+    "scale_for_variance",
+    a_millionth_against_a_division_by_zero=lambda q, k, d, v: (v / (d * q * k + 1e-6)).sqrt(),
+)
+wrong(
+    "scaled_weights",
+    "no_max_subtraction",
+    exp_of_hundreds_in_float64=lambda x, w_query, w_key: (
+        (e := ((x @ w_query) @ (x @ w_key).mT / w_key.shape[-1] ** 0.5).double().exp())
+        / e.sum(dim=-1, keepdim=True)
+    ).float(),
+)

@@ -93,3 +93,14 @@ def speed_up_of_the_lowest_loss_so_far(old, new, mark):
 
     a, b = first(*old), first(*new)
     return torch.stack([a, b, a / b])
+
+
+@wrong("learning_rate_schedule")
+def schedule_that_divides_by_one_step_less(peak, steps, warmup, decay):
+    rates = torch.full((steps,), float(peak))
+    if warmup:
+        first = peak / warmup
+        rates[:warmup] = first + (peak - first) * torch.arange(warmup) / (warmup - 1)
+    if decay:
+        rates[steps - decay :] = peak * torch.arange(decay, 0, -1) / decay
+    return rates

@@ -64,7 +64,9 @@ def draw_longer_tokens(generator: torch.Generator) -> list[tuple]:
 
 def draw_windows(generator: torch.Generator) -> list[tuple]:
     """Draw tokens, each with a k: 1, less than T, T, and more than T."""
-    return [(x, k) for (x,), k in zip(draw_tokens(generator), (1, 2, 2, 4, 4, 2, 3, 9, 12, 3, 1), strict=True)]
+    return [
+        (x, k) for (x,), k in zip(draw_tokens(generator), (1, 2, 2, 4, 4, 2, 3, 9, 12, 3, 1), strict=True)
+    ]
 
 
 def first_row_is_first_token(mean, x, *k):

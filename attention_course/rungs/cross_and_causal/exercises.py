@@ -107,8 +107,8 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
 
     The two have equal shapes at first, then different lengths, then different channels; without a batch, with
     one, and with one of two dimensions. The mask is None, hides a few keys of each query, or all keys of one
-    query or of one sequence. In two inputs scores lie far apart, and in one of them the highest are hidden. In
-    the last two there is a mask of each text, in which two queries see nothing, and one of keys alone.
+    query or of one sequence. In two inputs scores lie far apart, and in one of them the highest are hidden.
+    In the last two there is a mask of each text, in which two queries see nothing, and one of keys alone.
     """
     sizes = [  # batch, T_q, T_k, n_embd, n_context, head_size, d_v
         ((), 2, 2, 2, 2, 2, 2),

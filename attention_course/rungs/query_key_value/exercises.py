@@ -100,7 +100,9 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
     for q, _, _ in drawn[5:]:
         q.mul_(3)
     for (q, k, _), strength, last in zip(drawn[11:], (4.0, 1100.0), (20.0, -20.0), strict=True):
-        q.fill_(strength)  # scores of -40 to -100 and one of 80; then of -11,000 to -27,500 and one of -22,000
+        q.fill_(
+            strength
+        )  # scores of -40 to -100 and one of 80; then of -11,000 to -27,500 and one of -22,000
         k[:, 0] = low_keys(generator)
         k[-1] = last  # only the last query may look at this key
     texts = torch.tensor([[[1, 0, 1], [0, 0, 0], [0, 1, 1], [0, 0, 0]], [[1, 1, 0], [0, 1, 0]] * 2]).bool()
@@ -147,7 +149,7 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_lengths(generator: torch.Generator) -> list[tuple]:
-    """Draw T: 2, 3, 4, one up to 10, 32, for which a factor that works for short words is too small, and 20."""
+    """Draw T: 2, 3, 4, one up to 10, 20, and 32, for which a factor for short words is too small."""
     return [(2,), (3,), (4,), (int(torch.randint(5, 11, (), generator=generator)),), (32,), (20,)]
 
 
