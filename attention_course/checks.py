@@ -79,7 +79,7 @@ def check_device(device: object, name: str) -> None:
     """Raise unless `device`, passed to the function `name`, is None or a device that PyTorch can use here."""
     check_type(device, (torch.device, str, NoneType), name, "device")
     try:
-        torch.empty(0, device=device)  # pyright: ignore[reportArgumentType]
+        torch.empty(0, device=device)  # pyright: ignore[reportCallIssue, reportArgumentType]
     except (RuntimeError, AssertionError, ImportError) as error:
         raise ValueError(
             f"{name}: device = {shown(device)}, expected one that PyTorch can use here, such as 'cpu', or "

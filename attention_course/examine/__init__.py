@@ -176,7 +176,7 @@ def questions_to(train: bool, ignore: Sequence[str] = (), require: Sequence[str]
 
 HANGS = (
     f"No answer within {PATIENCE:.0f} seconds, so no further question was asked.",
-    "A loop in forward() does not end, or the model is too large for this machine.",
+    "A loop in forward() or generate() does not end, or the model is too large for this machine.",
 )
 DIES = (
     "Its process ended without an answer, so no further question was asked.",

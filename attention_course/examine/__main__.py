@@ -66,6 +66,8 @@ def load(name: str, sizes: dict[str, int]) -> Callable[..., Any]:
     file, _, attribute = name.rpartition(":")
     path = Path(file)
     is_file = path.is_file() and path.suffix == ".py"
+    if path.suffix == ".py" and not is_file:
+        raise ValueError(f"There is no file {file}.")
     if not attribute or not (is_file or all(part.isidentifier() for part in file.split("."))):
         raise ValueError(
             f"{name!r} names no Python file, or module, and what is in it. "
@@ -196,8 +198,8 @@ def check_junit(file: Path) -> None:
             f"--junit {file} exists, and is no report of the examiner, so it is not written over. "
             "Name another file, such as report.xml."
         )
-    if not file.parent.is_dir():
-        raise ValueError(f"--junit {file} is in no folder. Name report.xml.")
+    if not file.parent.is_dir() or (file.exists() and not file.is_file()):
+        raise ValueError(f"--junit {file} is no file in a folder. Name report.xml.")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -214,16 +216,22 @@ def main(argv: list[str] | None = None) -> None:
         print(f"examine: {printable(str(error).removeprefix('examine: '))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
+        print("examine: stopped before there was a model.", file=sys.stderr)
         sys.exit(130)
-    shown = report.as_json() if options.json else report.everything if options.all else str(report)
-    print(printable(shown, keep="\n\t"), flush=True)
+    status = 130 if report.stopped else int(not report)
     if options.junit:
         try:
             write_at_once(options.junit, printable(report.as_junit(), keep="\n\t").encode())
         except OSError as error:
             print(f"examine: --junit cannot be written. {told(error)}", file=sys.stderr)
-            sys.exit(2)
-    sys.exit(130 if report.stopped else int(not report))
+            status = 2
+    shown = report.as_json() if options.json else report.everything if options.all else str(report)
+    try:
+        print(printable(shown, keep="\n\t"), flush=True)
+    except OSError as error:  # a pipe that is closed, or a full disk
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at the end
+        print(f"examine: the report cannot be printed. {told(error)}", file=sys.stderr)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from attention_course.examine.wrapped_model import (
     DoubtError,
     WrappedModel,
     format_error,
+    gradients_by,
     parts_of,
 )
 from attention_course.training.loss import mean_loss
@@ -131,6 +132,10 @@ def own_loss(variants: ModelVariants) -> Finding:
             added = more
     if holds and variants.is_copy and not has_gradient(new, x, name, y):
         return finding_if(False, f"{said} It has no gradient.", "One that backward() can follow.", "gradient")
+    shift = next((shift for shift, loss in enumerate(wanted) if fits(loss)), None)
+    if shift is not None and variants.is_copy and leads_elsewhere(new, x, name, y, shift):
+        said = f"{said} In train mode its gradient is not that of the cross-entropy of the logits."
+        return finding_if(False, said, "The same gradient.", "elsewhere", otherwise="doubtful")
     if added and not holds:
         way = "more" if added > 0 else "less"
         said = f"{said} Whatever the targets are, it is {abs(added):.2g} {way} than the cross-entropy."
@@ -181,6 +186,36 @@ def has_gradient(wrapped: WrappedModel, x: Tensor, name: str, y: Tensor) -> bool
     trained = any(parameter.requires_grad for parameter in wrapped.parameters())
     with torch.enable_grad():
         return not trained or loss_returned(wrapped.copied().train(), x, name, y).requires_grad
+
+
+def leads_elsewhere(wrapped: WrappedModel, x: Tensor, name: str, y: Tensor, shift: int) -> bool:
+    """Return whether the loss in train mode, without dropout, has the value and not the gradient that the
+    cross-entropy of the logits in eval mode has.
+    """
+    if wrapped.is_large:
+        return False
+    one, other = wrapped.copied().without_dropout(), wrapped.copied()
+    with torch.enable_grad():
+        logits = other(x.clone())
+        losses = (
+            loss_returned(one, x.clone(), name, y).mean(),
+            mean_loss(logits[:, : logits.shape[1] - shift], y[:, shift:].to(logits.device)),
+        )
+    if abs(losses[0].item() - losses[1].item()) > wrapped.tolerance(logits.detach().float().cpu()):
+        return False
+    try:
+        theirs, right = (
+            gradients_by(loss, [p for p in each.parameters() if p.requires_grad])
+            for loss, each in zip(losses, (one, other), strict=True)
+        )
+    except RuntimeError:  # of backward(), as the questions about gradients say
+        return False
+    size = sum(float(grad.norm()) for grad in right if grad is not None)
+    pairs = [
+        [torch.zeros(()) if grad is None else grad.float() for grad in pair]
+        for pair in zip(theirs, right, strict=True)
+    ]
+    return any(float((a - b).norm()) > 0.05 * float(b.norm()) + 1e-3 * size for a, b in pairs)
 
 
 def smoothed_loss(logits: Tensor, targets: Tensor, share: float) -> Tensor:

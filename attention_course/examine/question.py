@@ -62,6 +62,10 @@ class ModelVariants:
             self.remarks.append(f"The model names id {ids} as padding, so no text here contains it.")
         try:
             self.given = wrapped.copied().eval()
+            hooked = [n for n, p in wrapped.named_parameters() if getattr(p, "_backward_hooks", None)]
+            if hooked:
+                name = hooked[0].removeprefix("model.")
+                self.remarks.append(f"A copy has no hooks of parameters, so that of {name} was not examined.")
         except CannotAskError as error:
             self.given, self.is_copy = wrapped, False
             self.remarks.append(f"{error} So it is examined as it is, without training.")

@@ -145,7 +145,7 @@ class Report:
 
     def as_junit(self) -> str:
         """The report as JUnit's XML, one test case per question, as CI servers read it."""
-        suite = Element("testsuite", name=SUITE, tests=str(len(self.findings)))
+        suite = Element("testsuite", name=SUITE, tests=str(len(self.findings) + self.stopped))
         for finding in self.findings:
             case = SubElement(suite, "testcase", classname="examine", name=finding.name)
             if finding.verdict == "wrong":
@@ -154,6 +154,9 @@ class Report:
                 SubElement(case, "skipped", message=finding.measured)
             elif finding.verdict == "doubtful":
                 SubElement(case, "system-out").text = str(finding)
+        if self.stopped:
+            case = SubElement(suite, "testcase", classname="examine", name="The examination ends")
+            SubElement(case, "error", message="It was stopped before its end.")
         return tostring(suite, encoding="unicode", xml_declaration=True)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:

@@ -326,11 +326,15 @@ class WrappedModel(nn.Module):
 
         Without dropout what experts draw doesn't depend on how many tokens they are given.
         """
-        made = self.copied().train()
-        for module in made.modules():
-            if isinstance(module, nn.Dropout) and not dropout:
+        made = self.copied()
+        return (made.train() if dropout else made.without_dropout()).logits(ids, seed)
+
+    def without_dropout(self) -> "WrappedModel":
+        """Put it into train mode, and set every nn.Dropout to 0."""
+        for module in self.train().modules():
+            if isinstance(module, nn.Dropout):
                 module.p = 0.0
-        return made.logits(ids, seed)
+        return self
 
     def draws_in_training(self, ids: Int[Tensor, "B T"]) -> bool:
         """Return whether it draws in train mode without nn.Dropout, as F.dropout does.

@@ -185,6 +185,8 @@ def generates(variants: ModelVariants) -> Finding:
     said = f"It returned {written.shape[1]} ids, {'' if begins else 'not '}beginning with the given."
     if not (begins and known and T < written.shape[1] <= T + 3):
         return finding_if(False, said)
+    if T + 3 > written.shape[1] == written_by(given, prompt, 8).shape[1]:  # however many it is asked for
+        return finding_if(False, f"{said} Asked for 8 more, too.", goes_on, "stops", otherwise="doubtful")
     noisy = variants.with_noise
     if ignored(noisy, T) < UNLIKELY and ignored(noisy, T - 1) == math.inf:
         said = f"After {T + 1} ids it draws the same whatever the last is, but not whatever that before is."

@@ -159,6 +159,20 @@ def test_a_loss_without_a_gradient_in_eval_mode_alone_is_right():
     assert asked(beginning.own_loss, Evaluating()).verdict == "right"
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_gradient_that_is_cut_on_its_way_is_doubtful(training):
+    class Cut(Model):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids, targets)
+            if loss is None or self.training < training:
+                return logits, loss
+            return logits, (loss + loss.detach()) / 2
+
+    finding = asked(beginning.own_loss, Cut())
+    assert finding.verdict == "doubtful", finding
+    assert "its gradient is not that of the cross-entropy" in finding.measured
+
+
 @pytest.mark.parametrize("weight", [1e-4, 0.1, -0.01])
 def test_a_term_that_is_added_to_the_loss_is_doubtful(weight):
     class Added(Model):

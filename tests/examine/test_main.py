@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -191,11 +193,23 @@ def test_machines_read_the_report_and_choose_the_questions(file, capsys, tmp_pat
 def test_only_a_report_of_the_examiner_is_written_over(file, capsys, tmp_path, content):
     kept = tmp_path / "kept"
     kept.write_bytes(content := content.encode() if isinstance(content, str) else content)
-    for refused in (kept, tmp_path, tmp_path / "missing" / "report.xml"):
+    for refused in (kept, tmp_path, tmp_path / "missing" / "report.xml", os.devnull):
         assert examined(f"{file}:missing", f"--junit={refused}") == 2
         assert str(refused) in (said := capsys.readouterr().err)
         assert "'missing'" not in said, "the file was executed"
     assert kept.read_bytes() == content
+
+
+def test_the_report_is_written_also_where_it_cannot_be_shown(file, tmp_path):
+    written, (reads, writes) = tmp_path / "report.xml", os.pipe()
+    os.close(reads)
+    options = ["--vocab-size=29", "--block-size=24", "--no-train", f"--junit={written}"]
+    command = [sys.executable, "-m", "attention_course.examine", f"{file}:make", *options]
+    ended = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writes)
+    assert ended.returncode == 0
+    assert ended.stderr == "examine: the report cannot be printed. Broken pipe.\n"
+    assert len(ElementTree.parse(written).getroot()) > 1
 
 
 def test_the_report_is_shown_also_where_it_cannot_be_written(file, capsys, monkeypatch, tmp_path):

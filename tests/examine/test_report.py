@@ -74,6 +74,9 @@ def test_a_report_of_hardly_anything_passes_nothing():
     assert not report
     assert report.headline == "1 doubtful, 1 right, 3 not asked. That is too little to judge it by."
     assert not Report(())
+    stopped = fromstring(Report((finding("a", "right"),), stopped=True).as_junit())
+    assert stopped.get("tests") == str(len(stopped)) == "2"
+    assert stopped.find(".//error") is not None
     assert Report(()).headline == "nothing found. That is too little to judge it by."
 
 

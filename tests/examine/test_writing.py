@@ -576,6 +576,16 @@ def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found(V, T, wi
     assert "ids[:, :block_size]" in finding.cause
 
 
+def test_a_generate_that_ends_soon_after_its_block_is_doubtful():
+    class Ends(Model):
+        def generate(self, ids, max_new_tokens):
+            return super().generate(ids, min(max_new_tokens, max(1, self.block_size - ids.shape[1] + 1)))
+
+    finding = asked(writing.generates, Ends())
+    assert finding.verdict == "doubtful", finding
+    assert "returned 25 ids" in finding.measured
+
+
 def test_a_generate_that_writes_into_its_prompt_is_found():
     class Overwriting(Model):
         def generate(self, ids, max_new_tokens):
