@@ -137,6 +137,7 @@ def judged(puzzle: Puzzle, trial: Trial, shown: int) -> dict[str, Any]:
         ):
             mistakes, headline, message = wrong[0]
             message = f"More than one of your choices is wrong. The first: {message}"
+        torch.manual_seed(0)  # a wrong choice may make a layer, whose matrix is drawn
         outcome = call(puzzle.function(chosen), trial.inputs[shown])
         verdict = verdicts.number([mistakes, headline, message])
         table.append([verdict, results.number(shown_outcome(outcome))])
