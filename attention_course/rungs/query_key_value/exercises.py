@@ -100,9 +100,8 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
     for q, _, _ in drawn[5:]:
         q.mul_(3)
     for (q, k, _), strength, last in zip(drawn[11:], (4.0, 1100.0), (20.0, -20.0), strict=True):
-        q.fill_(
-            strength
-        )  # scores of -40 to -100 and one of 80; then of -11,000 to -27,500 and one of -22,000
+        # scores of -40 to -100 and one of 80; then of -11,000 to -27,500 and one of -22,000
+        q.fill_(strength)
         k[:, 0] = low_keys(generator)
         k[-1] = last  # only the last query may look at this key
     texts = torch.tensor([[[1, 0, 1], [0, 0, 0], [0, 1, 1], [0, 0, 0]], [[1, 1, 0], [0, 1, 0]] * 2]).bool()
