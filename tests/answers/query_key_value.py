@@ -134,7 +134,7 @@ wrong("previous_token", parabola_with_its_top_between_two_tokens=lambda T: parab
 
 
 def hidden_by(fill):
-    """Hide keys by a finite score, and give those rows zeros that see nothing."""
+    """Hide keys by this score, and give zeros to queries that see nothing."""
 
     def answer(q, k, mask):
         scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, fill)

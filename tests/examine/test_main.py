@@ -260,6 +260,7 @@ def test_a_module_is_imported_by_its_name(file, capsys, monkeypatch):
         "models_of_mine.large:GPT": "models_of_mine.large cannot be imported, in this folder or as",
         "models_of_mine.ending:GPT": "models_of_mine.ending cannot be executed. SystemExit",
         "models_of_mine.small": "names no Python file, or module, and what is in it.",
+        "missing.py:GPT": "There is no file missing.py.",
     }.items():
         assert without_sizes(name) == 2
         assert says in capsys.readouterr().err
